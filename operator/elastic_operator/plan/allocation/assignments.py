@@ -31,10 +31,12 @@ def mark_ready(state: AllocationState) -> None:
 def _can_be_made_now(state: AllocationState, entry: Entry, placement: Placement) -> bool:
     """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(placement.role)
-    if not (placement.ready or state.board.use_now(requirements, placement.node_number)):
-        if entry.held_node:
+    if not placement.ready:
+        is_free = state.board.is_free(requirements, placement.node_number)
+        if is_free or entry.held_node:
             state.board.keep_free(requirements, placement.node_number)
-        return False
+        if not is_free:
+            return False
     path = entry.account.path if entry.account else ()
     if any(account.used_with_terminating + requirements.gpus > account.limit for account in path):
         return False

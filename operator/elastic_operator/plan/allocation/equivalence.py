@@ -88,4 +88,4 @@ def individually_limited(state: AllocationState) -> set[Entry]:
     grow.
     """
     uids = state.futile_preemptors | state.victims.known_preemptors
-    return {entry for entry in map(state.queues.find, uids) if entry is not None}
+    return {state.queues.by_uid[uid] for uid in uids & state.queues.by_uid.keys()}

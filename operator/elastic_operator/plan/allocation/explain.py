@@ -16,7 +16,7 @@ from elastic_api.status import SizeReason, rfc3339
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
-from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.explain_quota import used_by_others, why_excluded, why_quota
 from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
@@ -75,7 +75,7 @@ class Explainer:
             return waiting, None
         if entry.size >= entry.demand.sizes[-1]:
             return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), None
-        if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
+        if refused := why_excluded(entry, _wanted_gpus(entry)):
             return refused, None
         size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"

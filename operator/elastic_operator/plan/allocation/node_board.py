@@ -240,15 +240,8 @@ class NodeBoard:
         """Whether there is room for such a pod now, although leaving pods are still there."""
         return self._now[node].fits(requirements)
 
-    def use_now(self, requirements: PodRequirements, node: int) -> bool:
-        """Let a pod whose room is held use room that is free now. Returns whether there is enough of it."""
-        if not self.is_free(requirements, node):
-            return False
-        self.keep_free(requirements, node)
-        return True
-
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Reserve room for such a pod: what is free now, and what becomes free until the pod has all its room."""
+        """Reserve room for a pod whose room is held: what is free now, and what becomes free until it has all of it."""
         room, load = self._now[node], requirements.shape
         self._journal.do(
             partial(room.add, load.requests, load.host_ports), undo=partial(room.remove, load.requests, load.host_ports)

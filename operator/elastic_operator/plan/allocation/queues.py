@@ -32,7 +32,7 @@ class Queues:
 
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
-        self._by_uid: dict[str, Entry] = {}
+        self.by_uid: dict[str, Entry] = {}
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
@@ -55,7 +55,7 @@ class Queues:
             if not foreign_pod.unplannable or foreign_pod.nominated in self._board.number  # it holds its room (206)
         }
         jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
-        known = self._by_uid
+        known = self.by_uid
         # Unchanged demands are identical objects (23).
         gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
         for entry in gone:
@@ -70,13 +70,6 @@ class Queues:
         self.entries = tuple(sorted(known.values(), key=attrgetter("order")))
         for rank, entry in enumerate(self.entries):
             entry.position = rank
-
-    def entry_of(self, uid: str) -> Entry:
-        return self._by_uid[uid]
-
-    def find(self, uid: str) -> Entry | None:
-        """The entry of a job or foreign pod; None if there is none."""
-        return self._by_uid.get(uid)
 
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
         foreign_pod = one if isinstance(one, ForeignPod) else None
@@ -96,13 +89,13 @@ class Queues:
         entry.sizes = _allowed_sizes(entry)
         entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
-        self._by_uid[job.uid] = entry
+        self.by_uid[job.uid] = entry
         if entry.gang:
             self.gangs.setdefault(entry.gang, set()).add(entry)
         return entry
 
     def _forget(self, entry: Entry) -> None:
-        del self._by_uid[entry.demand.uid]
+        del self.by_uid[entry.demand.uid]
         self.by_team[entry.team].remove(entry)
         if entry.account:
             self.by_account[entry.account].remove(entry)

@@ -31,7 +31,7 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, state: AllocationState) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.queues.entry_of(job.uid) for job in state.inputs.jobs}
+        self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
