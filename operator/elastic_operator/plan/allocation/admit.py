@@ -50,14 +50,15 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         or is_requested_by_others(state, entry, need)
     ):
         return False
-    if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
+    if entry.demand.provisioning_pods and not entry.demand.shape.pinnable:
         return False  # kube-scheduler has reported that the room does not suit
     if (refused is None or entry.is_foreign_pod) and place_all(state, entry, entry.missing_roles(entry.demand.minimum)):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
-    if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
-        return True
+    node = state.board.number.get(entry.reserved_node)
+    if node is not None and (_preempt_any(state, entry, only=node) or _keep_where_reserved(state, entry, node)):
+        return True  # on the node that is reserved for the foreign pod (45)
     _, workers = entry.missing(entry.demand.minimum)
     key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
@@ -86,21 +87,14 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     return False
 
 
-def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
-    """Make room for a foreign pod on the node that is reserved for it (45)."""
-    node = state.board.number.get(entry.reserved_node)
-    return node is not None and _preempt_any(state, entry, only=node)
-
-
-def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
+def _keep_where_reserved(state: AllocationState, entry: Entry, node: int) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
     The rules may forbid in this pass what they allowed before: the gang preempted a job of a team, and the job does not
     have its minimum again from the team's other jobs yet. For this moment the team holds less, so no pod of the team
     may be preempted.
     """
-    node = state.board.number.get(entry.reserved_node)
-    if node is None or not entry.gang or not state.inputs.reclaiming:
+    if not entry.gang or not state.inputs.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
     loads += [one.requirements(placement.role).shape for one, placement in state.placed[node] if not one.held_node]

@@ -95,9 +95,10 @@ class Admissions:
         key = minimum_key(self._state, entry)
         if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
             return
-        right = _entitlement_for(self._state, entry, entry.gpus_missing(entry.demand.minimum))
-        is_entitled = right <= entitlement and (may_borrow_again(entry, right) or self._own_pods_suffice(entry))
-        if is_entitled and not admit(self._state, entry) and right == entitlement:
+        need = entry.gpus_missing(entry.demand.minimum)
+        right = _entitlement_for(self._state, entry, need)
+        may_use = may_borrow_again(entry, right) or preemptible_gpus(self._state, entry, entry) >= need  # its own pods
+        if right <= entitlement and may_use and not admit(self._state, entry) and right == entitlement:
             self._reserve(entry)
         if key and not entry.admitted:
             self._state.this_pass.answers.put("refused", (entitlement, key))
@@ -133,10 +134,6 @@ class Admissions:
                 self._serve_alone(entry, entitlement)
         elif key and not gang[0].admitted:
             state.this_pass.answers.put("refused", (entitlement, key))
-
-    def _own_pods_suffice(self, entry: Entry) -> bool:
-        """Whether the GPUs of the entry's own pods are enough for its minimum."""
-        return preemptible_gpus(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
         """Hold room for the first waiting entry of its team and flavor, if it has waited too long (37)."""

@@ -99,13 +99,7 @@ class Candidates:
     """The units that a preemptor which lacks `need` GPUs may preempt; with `ends_jobs`, also whole running jobs."""
 
     def __init__(
-        self,
-        state: AllocationState,
-        preemptor: Entry,
-        need: int,
-        *,
-        growing: bool = False,
-        ends_jobs: bool = True,
+        self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, ends_jobs: bool = True
     ) -> None:
         self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
         self._givers: SingleCache[PreemptionCheck, list[Entry]] = SingleCache()

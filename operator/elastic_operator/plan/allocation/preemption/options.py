@@ -49,7 +49,7 @@ class Options:
             self._known[role] = self._cached_options(role, need, check)
         found = self._known[role]
         option = self._pop_cheapest_valid(found, role, check)
-        if option is None and _uses_less(check, found):
+        if option is None and any(now < then for now, then in zip(check.use_after, found.use_after, strict=True)):
             found.heap, found.use_after = self._search(role, check), check.use_after
             option = self._pop_cheapest_valid(found, role, check)
         return option
@@ -128,11 +128,6 @@ class Options:
             trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
         return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.current_gang)))
-
-
-def _uses_less(check: PreemptionCheck, found: FoundOptions) -> bool:
-    """Whether the preemptor will use less, at any level, than the use that the search was made with."""
-    return any(now < then for now, then in zip(check.use_after, found.use_after, strict=True))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:

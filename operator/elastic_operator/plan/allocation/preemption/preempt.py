@@ -59,7 +59,8 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
 
 def _place(state: AllocationState, preemptor: Entry, role: str, need: int, options: Options) -> bool:
     """Place one pod. `need` is the number of GPUs that the job still lacks, this pod's included."""
-    placement = find_placement(state, preemptor, role) if _is_lent(state, preemptor, role) else None
+    is_lent = state.quota_refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
+    placement = find_placement(state, preemptor, role) if is_lent else None
     if placement is None:
         option = options.cheapest(role, need)
         if option is None:
@@ -68,11 +69,6 @@ def _place(state: AllocationState, preemptor: Entry, role: str, need: int, optio
         placement = Placement(role, option.node, ready=False)
     state.place(preemptor, placement)
     return True
-
-
-def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
-    """Whether the team may use an idle GPU: it is not kept for its owner."""
-    return state.quota_refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
 
 
 def fill_back(state: AllocationState) -> None:
