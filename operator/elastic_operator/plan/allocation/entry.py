@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,8 +41,8 @@ class Entry:
     worker: PodRequirements
     position: int = 0
     """The position in this order, 0 first."""
-    equivalence_class: Hashable = None
-    """Equal for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    equivalence_class: int = 0
+    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)

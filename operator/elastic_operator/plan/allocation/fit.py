@@ -7,7 +7,7 @@ collide. `node_board` says how much room is left. Whether a node is cordoned or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastic_operator.plan.facts.node import HostPort, Node, Taint
@@ -59,7 +59,8 @@ def matches_term(term: Mapping[str, Any], node: Node) -> bool:
 
 
 def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    operator, values = expression.get("operator"), expression.get("values") or ()
+    operator = expression.get("operator")
+    values: Sequence[str] = expression.get("values") or ()
     value = labels.get(expression["key"])
     if operator == "NotIn":
         return value not in values

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from itertools import count
 from operator import attrgetter
 
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
@@ -15,6 +17,9 @@ from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_operator.plan.facts.requirements import JobShape
+
+_MAX_CLASSES = 10_000
+"""The most equivalence classes whose numbers are kept. If a number is dropped, the allocation does some work twice."""
 
 
 class Queues:
@@ -33,6 +38,8 @@ class Queues:
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
         self.by_uid: dict[str, Entry] = {}
+        self._class_numbers = defaultdict[Hashable, int](count().__next__)
+        """A new number for each equivalence class, because numbers are compared faster than the parts of a class."""
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
@@ -85,7 +92,8 @@ class Queues:
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = shape.flavor, job.priority, job.preemptible, foreign
-        entry.equivalence_class = team, entry.account, master, worker, rights
+        entry.equivalence_class = self._class_numbers[team, entry.account, master, worker, rights]
+        drop_older_half(self._class_numbers, _MAX_CLASSES)
         entry.sizes = _allowed_sizes(entry)
         entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
