@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from elastic_operator.memory import SingleCache
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
@@ -102,8 +101,7 @@ class Candidates:
         self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, ends_jobs: bool = True
     ) -> None:
         self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
-        self._givers: SingleCache[PreemptionCheck, list[Entry]] = SingleCache()
-        """The jobs of other teams with GPUs to give, by the last check: two searches for one pod ask for them."""
+        self._givers: tuple[PreemptionCheck, list[Entry]] | None = None
         check, reclaiming = self.check(need), state.inputs.reclaiming
         if reclaiming and not growing and not check.is_within_guarantees:
             # may come first: then its team uses less by as much (189)
@@ -129,14 +127,14 @@ class Candidates:
     def nodes_with_victims(self, check: PreemptionCheck) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
         own_team = () if self._growing else self._state.queues.by_team[self._preemptor.team]
-        able = (*self._givers.get(check, self._find_givers, check), *own_team)
+        able = (*self._jobs_with_gpus_to_give(check), *own_team)
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         able = [
             entry
-            for entry in self._givers.get(check, self._find_givers, check)
+            for entry in self._jobs_with_gpus_to_give(check)
             if entry.worker.gpus >= gpus
             and entry.spare_workers
             and entry.has_minimum
@@ -145,13 +143,15 @@ class Candidates:
         ]
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
-    def _find_givers(self, check: PreemptionCheck) -> list[Entry]:
+    def _jobs_with_gpus_to_give(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs whose accounts may give at least one GPU.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
         teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
-        without GPUs is a unit of 0 GPUs.
+        without GPUs is a unit of 0 GPUs. The answer is kept, because two searches for one pod have the same check.
         """
+        if self._givers is not None and self._givers[0] is check:
+            return self._givers[1]
         able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
         for account in self._victim_accounts:
             for entry in self._state.queues.by_account[account]:
@@ -160,10 +160,11 @@ class Candidates:
                     answers[question] = check.allows(account, question[1], not_yet_held=question[2])
                 if answers[question]:
                     able.append(entry)
+        self._givers = check, able
         return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
-        """The units on one node that may be preempted, each judged alone; several may not be preempted together."""
+        """The units on one node that may be preempted, each judged alone; the caller judges them together."""
         here: dict[Entry, tuple[list[Member], list[Placement]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)
