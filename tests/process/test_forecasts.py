@@ -15,7 +15,7 @@ from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.forecast.answer import Answer, no_answer
+from elastic_operator.plan.forecast.answer import Answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
@@ -43,7 +43,7 @@ class Life:
             if (yield):
                 break
             asyncio.get_running_loop().keep_busy(DECISION_SECONDS)
-        return no_answer(Reason("x", "y"))
+        return Answer(Reason("x", "y"))
 
     def ask(self, namespace: str, count: int = 1) -> None:
         """So many jobs of the namespace ask."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from elastic_operator.plan.allocation.accounts import Entitlement
+from elastic_operator.plan.allocation.accounts import Account, Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, VictimUnit
 from elastic_operator.plan.allocation.preemption.options import Options
@@ -189,3 +189,21 @@ def test_a_search_for_victims_examines_no_node_whose_teams_have_nothing_to_give(
     inputs = make_inputs([*nodes, make_node("n10", 4)], [*others, own, waiting], teams=teams)
     assert len(allocate(inputs).assignment("waiting").create) == 3
     assert len(set(examined)) <= 2, "its own node, and the one of the first pod that another team has to give"
+
+
+def test_a_search_after_a_quick_one_in_vain_asks_no_team_again_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, allows = list[tuple[PreemptionCheck, object]](), PreemptionCheck.allows
+
+    def noted(self: PreemptionCheck, account: Account, gpus: int, **more: bool) -> bool:
+        if gpus == 1 and "ends_job" not in more:  # the question about accounts, not about units
+            asked.append((self, account))
+        return allows(self, account, gpus, **more)
+
+    nodes, borrower = borrowed(16)
+    too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
+    teams = [make_team("owner", 8), make_team("borrower", 0)]
+    inputs = make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams)
+    monkeypatch.setattr(PreemptionCheck, "allows", noted)
+    allocate(inputs)
+    assert asked
+    assert len(set(asked)) == len(asked)

@@ -21,7 +21,7 @@ from elastic_operator.loop.forecast.what_ifs import WhatIfs
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.forecast.answer import no_answer
+from elastic_operator.plan.forecast.answer import Answer
 from elastic_operator.plan.forecast.starts import Steps
 from elastic_operator.plan.forecast.status import awaits_answer, with_position
 from elastic_operator.plan.job.observation import Observation
@@ -119,14 +119,14 @@ class Forecasts:
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
-                found = no_answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
+                found = Answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
             else:
                 found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=WHAT_IF_ANSWER_SECONDS)
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
             log.exception("cannot compute the answer to a what-if question job=%s", obs.job.key)
-            self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
+            self.what_ifs.end(obs, Answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._requeue(obs.job.uid)
 
     async def _refresh_positions(self, decisions: PassDecisions) -> None:

@@ -15,9 +15,7 @@ FARTHEST_SECONDS = 10 * 365 * 86400.0
 
 
 def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
-    """When a job ends (epoch seconds), by uid. A job that should have ended by its own report counts as ending
-    now.
-    """
+    """When a job ends (epoch seconds), by uid. One that should have ended by its own report ends now."""
     found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.members}
     ends = {uid: max(now, min(ends)) for uid, ends in found.items() if ends}
     return {uid: end for uid, end in ends.items() if end <= now + FARTHEST_SECONDS}
