@@ -42,7 +42,7 @@ from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.planner import PassDecisions
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import convert
@@ -220,7 +220,8 @@ class Process:
             events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
             _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
-            self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+            planner, now = Planner(self.metrics.allocate.time), self.session.clock.time
+            self.statuses = PolicyStatuses(self.session, self.stores.policies, planner, now=now)
             _start_supervised("reports on policies", self.statuses.run, ending)
             _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             self.quotas = self._plain_pod_quotas()
@@ -228,7 +229,7 @@ class Process:
             self.times = JobTimes()
             logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
             ending.push_async_callback(logs.stop)
-            self.controller = self._controller(events, logs)
+            self.controller = self._controller(planner, events, logs)
             await self.controller.run()
 
     async def _renew_networks(self) -> None:
@@ -247,9 +248,8 @@ class Process:
             self.session,
             self.watches.all[QUOTAS].store,
             self.stores.namespaces,
+            self.settings,
             plain=self.ledger.plain_gpus,
-            classes=self.settings.job_pod_classes,
-            serves=self.settings.watches,
         )
 
     async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
@@ -258,22 +258,19 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _on_decisions(self, decisions: PassDecisions | None) -> None:
-        """Pass on the decisions of a pass, or None after a failed pass."""
-        if decisions is None:
-            if self.statuses is not None:
-                self.statuses.pass_failed()
-            return
+    def _on_decisions(self, decisions: PassDecisions) -> None:
+        """Pass on the decisions of a pass."""
         self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.inputs)
+            self.quotas.pass_ended(decisions)
 
-    def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
+    def _controller(self, planner: Planner, events: EventRecorder, logs: FailureLogs) -> Controller:
         build = self.settings.build(namespace())
         clock = self.session.clock
         return make_controller(
+            planner=planner,
             stores=self.stores,
             ledger=self.ledger,
             executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
@@ -314,7 +311,9 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.all_stats(controller.planner.plans.all(), controller.policy_of) if controller else (),
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.view.policies.team_of)
+            if controller
+            else (),
             policies=statuses.all_stats() if statuses else (),
             watches=self.watches.all_stats(),
             kopf_restarts=self.watches.informer.restarts,

@@ -34,6 +34,7 @@ from elastic_operator.settings import Settings
 
 def make_controller(
     *,
+    planner: Planner,
     stores: Stores,
     ledger: Ledger,
     executor: PlanExecutor,
@@ -44,7 +45,7 @@ def make_controller(
     poller: MasterPoller,
     is_fresh: Callable[[], bool],
     times: JobTimes,
-    on_decisions: Callable[[PassDecisions | None], None] = lambda _: None,
+    on_decisions: Callable[[PassDecisions], None] = lambda _: None,
 ) -> Controller:
     """A controller with all its parts.
 
@@ -76,7 +77,6 @@ def make_controller(
         on_change=awake.set,
     )
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
-    planner = Planner(metrics.allocate.time)
 
     def requeue(uid: str) -> None:
         planner.plans.requeue(uid)
@@ -116,9 +116,15 @@ def make_controller(
         on_pods_created=on_pods_created,
         on_pod_rejected=admission_checks.answers.note_refused_create,
     )
-    forecasts = Forecasts(view, metrics=metrics, clock=clock, requeue=requeue)
+    forecasts = Forecasts(view, planner, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
-        admission_checks=admission_checks, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
+        planner=planner,
+        admission_checks=admission_checks,
+        nominator=nominator,
+        limiter=limiter,
+        pods=stores.pods,
+        is_fresh=is_fresh,
+        reads=logs.reads,
     )
     reconciler = Reconciler(
         planner=planner,

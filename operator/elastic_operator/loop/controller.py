@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -63,8 +63,7 @@ class Controller:
 
     Args:
         awake: Set when something has changed.
-        on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
-            decisions must not be read any more.
+        on_decisions: Called at the end of each pass with its decisions.
         until_not_backed_up: Waits while more deletions and changes are queued than may be in flight (181).
     """
 
@@ -82,7 +81,7 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        on_decisions: Callable[[PassDecisions | None], None],
+        on_decisions: Callable[[PassDecisions], None],
         of_jobs: Sequence[PerJobMemory],
         until_not_backed_up: Callable[[], Awaitable[None]],
     ) -> None:
@@ -93,17 +92,10 @@ class Controller:
         self._stores, self._ledger = view.reader.stores, view.reader.ledger
         self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
-        self.decisions: PassDecisions | None = None
-        """The decisions of the last pass; None before the first one."""
         self._resync_at_monotonic, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
         """The jobs (uids) that existed when deleted jobs were last forgotten."""
-
-    @property
-    def policy_of(self) -> Mapping[str, str]:
-        """The quota policy of each namespace that has one, as of the last pass."""
-        return self.decisions.policies.team_of if self.decisions else {}
 
     def wake(self) -> None:
         """Have a pass made, because something has changed."""
@@ -172,10 +164,10 @@ class Controller:
                 self.forget()  # the step may have made waits too long (29)
             if began >= self._resync_at_monotonic:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.view.refresh(now), self._limiter)
-            self.forecasts.note_decisions(decisions)
+            decisions = self.planner.decide(self.view.refresh(now), self._limiter)
             allocation = decisions.allocation
             if decisions.is_new:
+                self.forecasts.note_allocation()
                 self._limiter.note_waiting(allocation)
                 self.reconciler.reason_messages.later(allocation)
                 self._report_safely(lambda: self._take_note(decisions, now))
@@ -243,7 +235,7 @@ class Controller:
 
     def _resync(self) -> None:
         """Decide everything again: the allocation at once, and the plans some jobs at a time."""
-        if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
+        if not self._to_resync and self.planner.decided is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
             self._present = None
@@ -257,8 +249,6 @@ class Controller:
         """Forget all that was read and decided. The next pass reads and decides everything again."""
         self.view.forget()
         self.planner.forget()
-        self.forecasts.forget()
-        self._on_decisions(None)
 
 
 def _served(allocation: Allocation) -> frozenset[str]:

@@ -119,7 +119,6 @@ class Reconciler:
         be begun for its job. The operator decides on the job again when the plan has ended.
         """
         all_obs = decisions.obs
-        self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.is_fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
         later, allocation = self.dispatcher.backing_off(), decisions.allocation
