@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.waiting import wait_with_timeout
+from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -125,11 +125,10 @@ class Controller:
                 woken_by = PassReason.EVENT if self._awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
         finally:
-            forecasting.cancel()
             await self.reconciler.stop()
             await self.nominator.stop()
             await self.admission_checks.stop()
-            await asyncio.gather(forecasting, return_exceptions=True)
+            await cancel_and_wait([forecasting])
             self.view.close()
 
     async def _read_ahead(self) -> None:

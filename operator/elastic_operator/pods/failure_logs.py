@@ -13,18 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster.api_requests import read_log_tail
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.fair_semaphore import FairSemaphore
-from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +64,13 @@ class FailureLogs:
         dirty_jobs: DirtyJobs,
         changed: Callable[[], None],
     ) -> None:
-        self.session, self.container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
+        self._session, self._container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
         self._contents: dict[str, LogContent] = {}
         """By pod (uid), the least recently used first."""
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """The pods whose logs are being read or are next, by job."""
-        self.turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
-        """The turns for all readers of logs."""
+        self._turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The job's pods as the planner may see them: failed, with the content of their logs, or not failed yet."""
@@ -93,10 +92,7 @@ class FailureLogs:
 
     async def stop(self) -> None:
         """Read no logs any more."""
-        tasks = [task for reading in self._reading.values() for task in reading.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(task for reading in self._reading.values() for task in reading.values())
 
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
@@ -131,7 +127,7 @@ class FailureLogs:
         """Keep the content of the pod's log. An unreadable log counts as empty, and nothing waits for it any more."""
         content = LogContent(job_uid, Failure())
         try:
-            text = await self._log_of(namespace, pod)
+            text = await self.read_log(namespace, pod, read_log_tail, lines=TAIL_LINES, max_bytes=MAX_LOG)
             content = LogContent(job_uid, failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
             log.info("cannot read the log of a failed pod pod=%s/%s error=%r", namespace, pod.name, error)
@@ -145,17 +141,15 @@ class FailureLogs:
         self.dirty_jobs.mark(job_uid)
         self.changed()
 
-    async def _log_of(self, namespace: str, pod: OwnPod) -> str:
-        container = self.container_of(pod.uid) or MAIN_CONTAINER
-        async with asyncio.timeout(WAIT_SECONDS):
-            await self.turns.acquire(namespace)
-        try:
-            async with asyncio.timeout(LOG_READ_SECONDS):
-                return await api_requests.read_log_tail(
-                    self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
-                )
-        finally:
-            self.turns.release(namespace)
+    async def read_log(
+        self, namespace: str, pod: OwnPod, request: Callable[..., Awaitable[str]], **options: int
+    ) -> str:
+        """The log of the pod's main container by this request, with its options. All readers of logs share their turns.
+
+        Raises the errors of the request, and TimeoutError if the turn or the answer does not come in time.
+        """
+        async with self._turns.turn(namespace, within=WAIT_SECONDS), asyncio.timeout(LOG_READ_SECONDS):
+            return await request(self._session, namespace, pod.name, self._container_of(pod.uid), **options)
 
     def _keep(self, uid: str, content: LogContent) -> None:
         self._contents[uid] = content

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
@@ -163,10 +164,7 @@ class AdmissionChecks:
 
     async def stop(self) -> None:
         """Cancel the questions under way."""
-        running = [task for _, task in self._running.values()]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_and_wait(task for _, task in self._running.values())
 
     def _may_ask(self, namespace: str) -> bool:
         silence = self._without_answer.get(namespace)

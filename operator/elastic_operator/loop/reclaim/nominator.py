@@ -15,6 +15,7 @@ from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Un
 from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_older_half
@@ -121,10 +122,7 @@ class Nominator:
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""
-        under_way = list(self._writing.values())
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await cancel_and_wait(self._writing.values())
 
     def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
         """The nomination of the pod, one for all jobs that make room for it.

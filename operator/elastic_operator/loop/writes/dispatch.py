@@ -17,6 +17,7 @@ from typing import Any
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
@@ -107,10 +108,7 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """Cancel the plans under way."""
-        under_way = list(self._busy.values())
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await cancel_and_wait(self._busy.values())
 
     def start(
         self,
