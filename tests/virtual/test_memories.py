@@ -34,7 +34,6 @@ NOT_LISTED = {
     ("loop/reclaim/admission_checks.py", "_running"): "tasks in flight",
     ("loop/reclaim/nominator.py", "_nominating"): "requests in flight",
     ("loop/reclaim/nominator.py", "_writing"): "tasks in flight",
-    ("loop/store_view.py", "_dirty"): "a value of one pass",
     ("loop/writes/dispatch.py", "_busy"): "tasks in flight",
     ("pods/failure_logs.py", "_reading"): "tasks in flight",
     ("pods/fair_semaphore.py", "_held"): "requests in flight",

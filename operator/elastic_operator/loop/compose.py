@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
@@ -22,6 +23,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
+from elastic_operator.plan.facts.job import JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -82,6 +84,15 @@ def make_controller(
         planner.plans.requeue(uid)
         awake.set()
 
+    def feedback(uid: str, generation: int) -> JobFeedback:
+        return replace(
+            failed_writes.feedback(uid, generation),
+            report=poller.report(uid),
+            pods_are_asked=True,
+            last_answer_at=poller.last_answer_at(uid),
+            group=survivors.group(uid),
+        )
+
     def on_pods_created(uid: str) -> None:
         quarantine.note_success(uid)
         admission_checks.answers.note_created(uid)
@@ -94,14 +105,8 @@ def make_controller(
     view = StoreView(
         reader,
         logs.with_logs,
-        failed_writes,
-        report=poller.report,
-        answered=poller.last_answer_at,
-        group=survivors.group,
-        pods_are_asked=True,
-        preemption_bar=admission_checks.preemption_bar,
-        barred=admission_checks.barred,
-        job_read=admission_checks.answers.job_read,
+        feedback,
+        admission_checks.answers,
     )
     dispatcher = Dispatcher(
         executor=executor,
@@ -109,7 +114,6 @@ def make_controller(
         ledger=ledger,
         failed_writes=failed_writes,
         metrics=metrics,
-        pruned_fields=executor.pruned_fields,
         is_fresh=is_fresh,
         on_done=requeue,
         on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),

@@ -186,7 +186,7 @@ class Controller:
             PassReason.FOREIGN_PODS: began_monotonic + (reader.foreign_pods.again_at_epoch - began_epoch),
             PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic),
             PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic),
-            PassReason.DRY_RUN: self.admission_checks.next_try_monotonic(),
+            PassReason.DRY_RUN: self.admission_checks.answers.next_try_monotonic(),
             PassReason.RESYNC: self._resync_at_monotonic,
             PassReason.LEDGER: now_monotonic + self._ledger.seconds_until_expiry(),
             PassReason.LONGEST_WAIT: now_monotonic + LONGEST_WAIT_SECONDS,

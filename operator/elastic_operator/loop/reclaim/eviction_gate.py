@@ -167,7 +167,7 @@ class EvictionGate:
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
-            self._admission_checks.note_fault(obs.job)
+            self._admission_checks.answers.note_fault(obs.job)
             return False
         if not creates:
             return True

@@ -16,7 +16,6 @@ from typing import Any
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
-from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -62,7 +61,6 @@ class Dispatcher:
     """The plans under way.
 
     Args:
-        pruned_fields: The fields of statuses that the API server drops.
         is_fresh: Whether the stores are recent enough to create pods.
         on_done: Called with a job's uid when its plan is carried out or has failed.
         on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
@@ -76,7 +74,6 @@ class Dispatcher:
         ledger: Ledger,
         failed_writes: FailedWrites,
         metrics: Metrics,
-        pruned_fields: PrunedFields,
         is_fresh: Callable[[], bool],
         on_done: Callable[[str], None],
         on_internal_error: Callable[[str, Exception], object],
@@ -92,7 +89,7 @@ class Dispatcher:
             on_pod_rejected,
         )
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(pruned_fields)
+        self.status_times = StatusTimes(executor.pruned_fields)
 
     def busy(self, uid: str) -> bool:
         return uid in self._busy

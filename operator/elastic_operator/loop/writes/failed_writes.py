@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import DirtyJobs, drop_absent
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, JobFeedback
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -80,6 +80,11 @@ class FailedWrites:
             self._jobs[job.uid] = FailedWrite(
                 pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
             )
+
+    def feedback(self, uid: str, generation: int) -> JobFeedback:
+        """The job's failed writes in words for users, for this generation of its spec."""
+        failed = self.failed_write(uid)
+        return JobFeedback(failed.message, failed.pods_rejected, failed.rejection(generation))
 
     def failed_write(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""

@@ -14,18 +14,11 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import Job
 
-OnStatusWritten = Callable[[Job, JobStatus], None]
-"""Called for each written status, with the job as it was before."""
-
-
-def ignore_written(_job: Job, _status: JobStatus) -> None:
-    """The callback of status writes that are not counted."""
-
 
 class JobStatuses:
     """Writes job statuses. `pruned_fields` are the fields that the API server drops."""
 
-    def __init__(self, session: Session, stores: Stores, on_status_written: OnStatusWritten) -> None:
+    def __init__(self, session: Session, stores: Stores, on_status_written: Callable[[Job, JobStatus], None]) -> None:
         self._session, self._stores, self._on_status_written = session, stores, on_status_written
         self.pruned_fields = PrunedFields(PLURAL)
 

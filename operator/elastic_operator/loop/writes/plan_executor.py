@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from elastic_api.status import JobStatus
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import api_requests
@@ -18,7 +19,7 @@ from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.create import Creator, gather_all
-from elastic_operator.loop.writes.job_status import JobStatuses, OnStatusWritten, ignore_written
+from elastic_operator.loop.writes.job_status import JobStatuses
 from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -40,7 +41,7 @@ class PlanExecutor:
         events: EventRecorder,
         build: BuildSettings,
         *,
-        on_status_written: OnStatusWritten = ignore_written,
+        on_status_written: Callable[[Job, JobStatus], None] = lambda _job, _status: None,
     ) -> None:
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
