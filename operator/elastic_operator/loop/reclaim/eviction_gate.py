@@ -69,27 +69,21 @@ class DeferredRelease:
         return replace(now, size_reason=Reason(condition.reason, condition.message))
 
 
+@dataclass(kw_only=True, eq=False)
 class EvictionGate:
-    """Decides for each job from the decisions of the present pass.
+    """Decides for each job from the decisions of the present pass."""
 
-    Args:
-        is_fresh: Whether the stores are recent enough to create pods.
-        reads: Whether logs of failed pods of a job (uid) are being read.
-    """
+    planner: Planner
+    admission_checks: AdmissionChecks
+    nominator: Nominator
+    limiter: EvictionLimiter
+    pods: Store[objects.Pod]
+    is_fresh: Callable[[], bool]
+    """Whether the stores are recent enough to create pods."""
+    reads: Callable[[str], bool]
+    """Whether logs of failed pods of a job (uid) are being read."""
 
-    def __init__(
-        self,
-        *,
-        planner: Planner,
-        admission_checks: AdmissionChecks,
-        nominator: Nominator,
-        limiter: EvictionLimiter,
-        pods: Store[objects.Pod],
-        is_fresh: Callable[[], bool],
-        reads: Callable[[str], bool],
-    ) -> None:
-        self._planner, self._admission_checks, self._nominator = planner, admission_checks, nominator
-        self._limiter, self._pods, self._is_fresh, self._reads = limiter, pods, is_fresh, reads
+    def __post_init__(self) -> None:
         self._waits_since: dict[str, float] = {}
         """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
 
@@ -104,7 +98,7 @@ class EvictionGate:
         """
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
-        if released and (self._reads(uid) or not self._is_fresh()):
+        if released and (self.reads(uid) or not self.is_fresh()):
             return DeferredRelease(frozenset(released))
         waiting = self._without_answer(uid) if released else frozenset()
         if not waiting:
@@ -135,20 +129,20 @@ class EvictionGate:
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
-        nominated = self._nominator.steps_before(uid)
+        nominated = self.nominator.steps_before(uid)
 
         async def counted() -> bool:
             if nominated is not None and not await nominated():
                 return False
-            self._limiter.note_evictions(pods)
+            self.limiter.note_evictions(pods)
             return True
 
         return counted if pods else nominated
 
     @property
     def _decided(self) -> PassDecisions:
-        assert self._planner.decided is not None, "the planner has decided in this pass"
-        return self._planner.decided
+        assert self.planner.decided is not None, "the planner has decided in this pass"
+        return self.planner.decided
 
     @property
     def _now(self) -> Allocation:
@@ -160,19 +154,19 @@ class EvictionGate:
         If not, a dry run is queued, and the victim job is decided on again after the answer.
         """
         obs = self._decided.obs.get(uid)
-        if self._reads(uid):
+        if self.reads(uid):
             return False
         if obs is None:
             return True
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
-            self._admission_checks.answers.note_fault(obs.job)
+            self.admission_checks.answers.note_fault(obs.job)
             return False
         if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._now.position(uid)
-        return self._admission_checks.have_passed(
+        return self.admission_checks.have_passed(
             obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
         )
 
@@ -186,7 +180,7 @@ class EvictionGate:
         ready = sum(slot.ready for slot in assignment.create)
         others = [
             all_obs[uid].job
-            for uid in sorted(self._admission_checks.answered_or_running() - {job.uid})
+            for uid in sorted(self.admission_checks.answered_or_running() - {job.uid})
             if uid in all_obs
         ]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
@@ -207,7 +201,7 @@ class EvictionGate:
         """The pods of that namespace that are to be deleted or are being deleted."""
         return [
             pod
-            for pod in self._pods
+            for pod in self.pods
             if pod.metadata.namespace == namespace
             and (pod.metadata.uid in evicted or pod.metadata.deletion_timestamp is not None)
         ]

@@ -57,39 +57,27 @@ class _Work:
     sent: set[str] = field(default_factory=set)
 
 
+@dataclass(kw_only=True, eq=False)
 class Dispatcher:
-    """The plans under way.
+    """The plans under way."""
 
-    Args:
-        is_fresh: Whether the stores are recent enough to create pods.
-        on_done: Called with a job's uid when its plan is carried out or has failed.
-        on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
-    """
+    executor: PlanExecutor
+    shapes: Shapes
+    ledger: Ledger
+    failed_writes: FailedWrites
+    metrics: Metrics
+    is_fresh: Callable[[], bool]
+    """Whether the stores are recent enough to create pods."""
+    on_done: Callable[[str], None]
+    """Called with a job's uid when its plan is carried out or has failed."""
+    on_internal_error: Callable[[str, Exception], object]
+    """Called with a job's uid and an error of the operator's own that made its plan fail."""
+    on_pods_created: Callable[[str], None] = lambda _: None
+    on_pod_rejected: Callable[[Job], None] = lambda _: None
 
-    def __init__(
-        self,
-        *,
-        executor: PlanExecutor,
-        shapes: Shapes,
-        ledger: Ledger,
-        failed_writes: FailedWrites,
-        metrics: Metrics,
-        is_fresh: Callable[[], bool],
-        on_done: Callable[[str], None],
-        on_internal_error: Callable[[str, Exception], object],
-        on_pods_created: Callable[[str], None] = lambda _: None,
-        on_pod_rejected: Callable[[Job], None] = lambda _: None,
-    ) -> None:
-        self.executor, self.shapes, self.ledger = executor, shapes, ledger
-        self.failed_writes, self.metrics, self.is_fresh = failed_writes, metrics, is_fresh
-        self.on_done, self.on_internal_error, self.on_pods_created, self.on_pod_rejected = (
-            on_done,
-            on_internal_error,
-            on_pods_created,
-            on_pod_rejected,
-        )
+    def __post_init__(self) -> None:
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(executor.pruned_fields)
+        self.status_times = StatusTimes(self.executor.pruned_fields)
 
     def busy(self, uid: str) -> bool:
         return uid in self._busy
