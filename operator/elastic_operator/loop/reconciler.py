@@ -10,11 +10,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reason_messages import ReasonMessages
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
@@ -22,7 +22,7 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
@@ -114,7 +114,7 @@ class Reconciler:
         all_obs = decisions.obs
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self.planner.may_need_plans(decisions, time.monotonic())
-        later, allocation = self.dispatcher.backing_off(), decisions.allocation
+        later, allocation = self.dispatcher.failed_writes.backing_off(time.monotonic()), decisions.allocation
         idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
         in_order = sorted(idle, key=lambda uid: (uid in later, not _acts(uid, allocation)))
         uids, made = iter(in_order), 0
@@ -157,8 +157,7 @@ class Reconciler:
             ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
-                steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if plan.deletes else _no_steps
-                wait = min(self.dispatcher.start(body, job, plan, steps_before=steps_before), wait if waits else inf)
+                wait = min(self._begin(body, job, plan, evicts=bool(plan.deletes)), wait if waits else inf)
             status = plan.status
         except Exception:
             log.exception("planning the status of a quarantined job failed, too job=%s", job.key)
@@ -177,14 +176,17 @@ class Reconciler:
         plan = replace(plan, status=self.with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        has_steps = grant is not None and not grant.waits
-        steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if has_steps else _no_steps
-        wait = self.dispatcher.start(body, job, plan, steps_before=steps_before)
+        wait = self._begin(body, job, plan, evicts=grant is not None and not grant.waits)
         wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
         again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self.poller.follow(job.uid, target_of(obs, plan, now))
         self.survivors.follow(job.uid, job.namespace, obs.survivors)
+
+    def _begin(self, body: objects.CustomObject, job: Job, plan: Plan, *, evicts: bool) -> float:
+        """Begin the plan, if it `evicts` pods after the steps before that; returns as `Dispatcher.start`."""
+        gate = self.eviction_gate
+        return self.dispatcher.start(body, job, plan, lambda: gate.steps_before(job.uid, plan) if evicts else None)
 
     def _due_after(self, seconds: float, job: Job) -> float:
         """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
@@ -224,10 +226,6 @@ class Reconciler:
         condition, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
         if condition is None or (condition.reason, condition.message) != grant.size_reason:
             self._plan(obs, allocation, now)
-
-
-def _no_steps() -> None:
-    """For plans that need no step before their first write."""
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

@@ -111,13 +111,13 @@ class FailureLogs:
         content = self._contents.get(pod.uid)
         if content is not None:
             failure = content.failure
+            code = pod.main.exit_code if failure.exit_code is None else failure.exit_code
             main = replace(
                 pod.main,
                 message=_in_words(failure) or pod.main.message,
                 is_consequence=failure.secondary,
                 script_exit_code=failure.exit_code,
-                last_output=pod.main.last_output
-                or LastOutput(pod.name, _first(failure.exit_code, pod.main.exit_code), failure.rank, content.lines),
+                last_output=pod.main.last_output or LastOutput(pod.name, code, failure.rank, content.lines),
             )
             return replace(pod, main=main)
         running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="", last_output=None)
@@ -161,10 +161,6 @@ class FailureLogs:
 def size_of(content: LogContent) -> int:
     """The approximate size of the content in memory, in bytes."""
     return 512 + 4 * (len(content.failure.traceback) + sum(map(len, content.lines)))
-
-
-def _first(code: int | None, other: int | None) -> int | None:
-    return other if code is None else code
 
 
 def _in_words(failure: Failure) -> str:

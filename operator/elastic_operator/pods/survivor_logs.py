@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
@@ -125,15 +125,13 @@ class SurvivorLogs:
             return False
         ranks = {first.rank}
         for start in range(0, len(others), MAX_OF_JOB):
-            for theirs in await self._ranks_of(reading.namespace, others[start : start + MAX_OF_JOB], seconds):
+            some = (self._rank_of(reading.namespace, pod, seconds) for pod in others[start : start + MAX_OF_JOB])
+            for theirs in await asyncio.gather(*some):
                 if theirs is None or (theirs.size, theirs.group) != (first.size, first.group):
                     return False
                 ranks.add(theirs.rank)
         reading.known = first
         return ranks == set(range(first.size))
-
-    async def _ranks_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[GroupRank | None]:
-        return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
 
     async def _rank_of(self, namespace: str, pod: OwnPod, seconds: int) -> GroupRank | None:
         """The pod's last group and rank by its log; None if the log shows none."""

@@ -53,20 +53,14 @@ class DeferredRelease:
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
-        condition = obs.status.condition(ConditionType.FULL_SIZE)
-        assignment = now.assignment
-        is_other = (
-            bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
-        )
-        if (
-            is_other
-            or condition is None
-            or condition.reason not in [reason for reason in SizeReason if reason.is_of_grant]
-        ):
+        condition, assignment = obs.status.condition(ConditionType.FULL_SIZE), now.assignment
+        size = len(assignment.keep) + len(assignment.create)
+        if assignment.release or size != obs.status.target_replicas:
             return now
-        if condition.observed_generation != obs.job.generation:
+        if condition is None or condition.observed_generation != obs.job.generation:
             return now
-        return replace(now, size_reason=Reason(condition.reason, condition.message))
+        is_of_grant = condition.reason in [reason for reason in SizeReason if reason.is_of_grant]
+        return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
 
 
 @dataclass(kw_only=True, eq=False)

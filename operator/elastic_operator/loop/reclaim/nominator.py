@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
@@ -18,6 +19,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import StepsBefore
+from elastic_operator.loop.writes.master import pod_now
 from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
@@ -36,6 +38,13 @@ NOMINATION_RETRY_SECONDS = 30.0
 """A pod that could not be nominated is not tried again for this long."""
 CHANGED_SECONDS = 0.5
 """A pod that has changed meanwhile is not tried again for this long, so that the watch can bring the change."""
+
+
+class _Write(NamedTuple):
+    """A write for one pod; `node` is the one that the pod is nominated for, or "" if it is nominated for none."""
+
+    task: asyncio.Task[bool]
+    node: str
 
 
 class Nominator:
@@ -66,9 +75,8 @@ class Nominator:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._backoffs: dict[str, PodBackoff] = {}
-        self._writing: dict[str, asyncio.Task[bool]] = {}
-        self._nominating: dict[str, str] = {}
-        """The node for which each pod (uid) is being nominated now."""
+        self._writing: dict[str, _Write] = {}
+        """The write under way for each pod (uid)."""
         self._cleared_nodes = frozenset[str]()
         """The nodes on which pods are about to be evicted for a foreign pod."""
 
@@ -100,10 +108,14 @@ class Nominator:
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
-        tasks = [self._begin(nomination) for nomination in nominations]
+        writes = [self._begin(nomination) for nomination in nominations]
+        are_these = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
 
         async def all_nominated() -> bool:
-            return all(await asyncio.gather(*(asyncio.shield(task) for task in tasks)))
+            """False while a pod is being nominated for another node, by the decision of an earlier pass: no pod on this
+            node may be evicted for it (145). After the nomination under way, everything is decided again.
+            """
+            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and are_these
 
         return all_nominated
 
@@ -122,26 +134,17 @@ class Nominator:
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""
-        await cancel_and_wait(self._writing.values())
+        await cancel_and_wait(write.task for write in self._writing.values())
 
-    def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
-        """The nomination of the pod, one for all jobs that make room for it.
+    def _begin(self, nomination: Nomination) -> _Write:
+        """The nomination of the pod, one for all jobs that make room for it, or another write for it under way."""
+        uid, node = nomination.uid, nomination.node
+        return self._writing.get(uid) or self._start(uid, self._nominate(nomination), node)
 
-        Its result is False while the pod is being nominated for another node, by the decision of an earlier pass: no
-        pod on this node may be evicted for it (145). After the nomination under way, everything is decided again.
-        """
-        task = self._writing.get(nomination.uid)
-        if task is None:
-            self._nominating[nomination.uid] = nomination.node
-            return self._start(nomination.uid, self._nominate(nomination))
-        is_this = self._nominating.get(nomination.uid) == nomination.node
-        return task if is_this else asyncio.ensure_future(_false_after(task))
-
-    def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
-        task = asyncio.ensure_future(self._guarded(uid, work))
-        self._writing[uid] = task
-        task.add_done_callback(lambda _: self._ended(uid))
-        return task
+    def _start(self, uid: str, work: Awaitable[bool], node: str = "") -> _Write:
+        write = self._writing[uid] = _Write(asyncio.create_task(self._guarded(uid, work)), node)
+        write.task.add_done_callback(lambda _: self._ended(uid))
+        return write
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
         """The result of the work. After an error of the operator's own, only this pod backs off, and no job (88)."""
@@ -157,7 +160,6 @@ class Nominator:
 
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
-        self._nominating.pop(uid, None)
         self._on_change()
 
     async def _nominate(self, nomination: Nomination) -> bool:
@@ -259,14 +261,8 @@ class Nominator:
 
         Raises ClusterError; Conflict if another program has nominated the pod.
         """
-        meta = before.metadata
-        try:
-            pod = await api_requests.get_pod(self._session, meta.namespace, meta.name)
-        except NotFound:
-            self._pods.observe_deleted(meta.uid)
-            return False
-        self._pods.observe(pod)
-        if pod.metadata.uid != meta.uid or pod.spec.node_name:
+        pod = await pod_now(self._session, self._pods, before.metadata)
+        if pod is None or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
             raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
@@ -281,12 +277,6 @@ class Nominator:
             return False
         self._pods.observe(written)
         return True
-
-
-async def _false_after(write: asyncio.Future[bool]) -> bool:
-    """Wait for the end of `write`; always False."""
-    await asyncio.wait([write])
-    return False
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -49,7 +49,6 @@ class _Work:
     job: Job
     plan: Plan
     stored_status: dict[str, Any]
-    may_create: bool = False
     writes_status: bool = True
     clears: bool = True
     tries: int = 0
@@ -82,11 +81,6 @@ class Dispatcher:
     def busy(self, uid: str) -> bool:
         return uid in self._busy
 
-    def backing_off(self) -> Set[str]:
-        """The jobs (uids) for which no plan can be started now, because their next try is not due."""
-        failed, now = self.failed_writes, time.monotonic()
-        return {uid for uid in failed.uids() if failed.failed_write(uid).wait(now) > 0}
-
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
         return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait(now)
@@ -100,7 +94,6 @@ class Dispatcher:
         body: objects.CustomObject,
         job: Job,
         plan: Plan,
-        *,
         steps_before: Callable[[], StepsBefore | None] = lambda: None,
     ) -> float:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
@@ -117,20 +110,16 @@ class Dispatcher:
         failed = self.failed_writes.failed_write(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
-        may_create = self.is_fresh()
-        if not may_create and plan.creates:
+        if plan.creates and not self.is_fresh():
             plan = replace(plan, creates=())
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
-        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        stored_status, tries = body.status.unpack(), failed.attempts.times
         work = _Work(
             job,
             plan,
-            stored_status,
-            may_create=may_create,
-            writes_status=writes_status,
-            tries=tries,
+            body.status.unpack(),
+            writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
+            tries=failed.attempts.times,
             steps_before=steps_before(),
         )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
@@ -188,7 +177,6 @@ class Dispatcher:
                     job,
                     work.plan,
                     stored_status=work.stored_status,
-                    may_create=work.may_create,
                     writes_status=work.writes_status,
                     sent=work.sent,
                     pods=lambda: self.ledger.own_pods(job.uid),

@@ -67,9 +67,9 @@ class FailedWrites:
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._jobs)
 
-    def uids(self) -> Set[str]:
-        """The jobs whose last try has failed."""
-        return {uid for uid, record in self._jobs.items() if record.attempts.times}
+    def backing_off(self, now: float) -> Set[str]:
+        """The jobs (uids) whose next try is not due at `now` (monotonic)."""
+        return {uid for uid, record in self._jobs.items() if record.wait(now) > 0}
 
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""

@@ -54,10 +54,9 @@ class PlanExecutor:
         plan: Plan,
         *,
         stored_status: dict[str, Any],
-        may_create: bool,
+        writes_status: bool,
         sent: set[str],
-        writes_status: bool = True,
-        pods: Callable[[], Iterable[OwnPod]] = tuple,
+        pods: Callable[[], Iterable[OwnPod]],
     ) -> None:
         """Carry out the plan; `stored_status` is the status as the API server has it. Raises the errors of the cluster
         layer.
@@ -71,7 +70,7 @@ class PlanExecutor:
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
         await gather_all([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
-        if plan.creates and may_create:
+        if plan.creates:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
@@ -118,11 +117,7 @@ class PlanExecutor:
 
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
         """The present ceiling for the grace of a pod that was created with a longer one, or by somebody else (95)."""
-        stored = self.stores.pods.get(pod.uid)
-        if stored is None or job.context.grace_ceiling is None:
+        stored, ceiling = self.stores.pods.get(pod.uid), job.context.grace_ceiling
+        if stored is None or ceiling is None or stored.spec.termination_grace_period_seconds <= ceiling:
             return None
-        return (
-            job.context.grace_ceiling
-            if stored.spec.termination_grace_period_seconds > job.context.grace_ceiling
-            else None
-        )
+        return ceiling
