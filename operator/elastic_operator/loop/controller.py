@@ -217,7 +217,9 @@ class Controller:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
         self.nominator.plan(allocation.nominations)
-        first_backoffs = foreign_pods.note_served(_served(allocation), allocation.tried_gangs, now)
+        waiting_for_limits = {entry.demand.uid for entry, _ in allocation.held_up}
+        served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
+        first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
         self.nominator.withdraw(foreign_pods.expired)
         self.nominator.renew(foreign_pods.renewable)
@@ -238,9 +240,3 @@ class Controller:
         """Forget all that was read and decided. The next pass reads and decides everything again."""
         self.view.forget()
         self.planner.forget()
-
-
-def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have places, or wait for the limits on evictions."""
-    waiting = (entry.demand.uid for entry, _ in allocation.held_up)
-    return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -217,15 +217,12 @@ class Reconciler:
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
-                self._renew_message(previous.obs, allocation, now)
+                condition = previous.obs.job.status.condition(ConditionType.FULL_SIZE)
+                if condition is None or (condition.reason, condition.message) != allocation[uid].size_reason:
+                    self._plan(previous.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
                 self.wake()
-
-    def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        condition, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
-        if condition is None or (condition.reason, condition.message) != grant.size_reason:
-            self._plan(obs, allocation, now)
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

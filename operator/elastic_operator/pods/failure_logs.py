@@ -48,23 +48,19 @@ class LogContent:
     lines: tuple[str, ...] = ()
 
 
+@dataclass(eq=False)
 class FailureLogs:
-    """Reads the log of each failed pod once.
+    """Reads the log of each failed pod once."""
 
-    Args:
-        container_of: The name of the main container of a pod (uid).
-        dirty_jobs: A job is marked there when a log of its pods was read.
-        changed: Called when a log was read.
-    """
+    session: Session
+    container_of: Callable[[str], str]
+    """The name of the main container of a pod (uid)."""
+    dirty_jobs: DirtyJobs
+    """A job is marked there when a log of its pods was read."""
+    changed: Callable[[], None]
+    """Called when a log was read."""
 
-    def __init__(
-        self,
-        session: Session,
-        container_of: Callable[[str], str],
-        dirty_jobs: DirtyJobs,
-        changed: Callable[[], None],
-    ) -> None:
-        self._session, self._container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
+    def __post_init__(self) -> None:
         self._contents: dict[str, LogContent] = {}
         """By pod (uid), the least recently used first."""
         self._kept_bytes = 0
@@ -149,7 +145,7 @@ class FailureLogs:
         Raises the errors of the request, and TimeoutError if the turn or the answer does not come in time.
         """
         async with self._turns.turn(namespace, within=WAIT_SECONDS), asyncio.timeout(LOG_READ_SECONDS):
-            return await request(self._session, namespace, pod.name, self._container_of(pod.uid), **options)
+            return await request(self.session, namespace, pod.name, self.container_of(pod.uid), **options)
 
     def _keep(self, uid: str, content: LogContent) -> None:
         self._contents[uid] = content

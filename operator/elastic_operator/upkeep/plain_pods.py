@@ -69,6 +69,8 @@ class PlainPodQuotas:
         self._settings, self._plain = settings, plain
         self._last_seen: LastSeen[_Facts] = LastSeen()
         self._upkeep = Upkeep("namespace", "the quota of plain pods", self._due)
+        self.run = self._upkeep.run
+        """Writes until cancelled."""
 
     def pass_ended(self, decisions: PassDecisions) -> None:
         """Take the result of a pass. The limits are not computed again from an unchanged result."""
@@ -80,10 +82,6 @@ class PlainPodQuotas:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
         if old is None or new is None or old.spec.unpack() != new.spec.unpack():
             self._upkeep.notify()
-
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await self._upkeep.run()
 
     def _due(self) -> Writes:
         """The writes that are due, higher limits last; none before the first pass."""

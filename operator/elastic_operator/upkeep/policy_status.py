@@ -39,6 +39,8 @@ class PolicyStatuses:
         """The generation of each policy (uid) that the last pass read."""
         self._last_seen: LastSeen[tuple[ResolvedPolicies, int]] = LastSeen()
         self._upkeep = Upkeep("policy", "the status", self._due)
+        self.run = self._upkeep.run
+        """Writes until cancelled."""
         self._found: dict[str, PolicyStatus] = {}
         self._pruned_fields = PrunedFields(PLURAL)
 
@@ -52,10 +54,6 @@ class PolicyStatuses:
         if self._last_seen.changed((decisions.policies, self._policies.revision)) or decisions.is_new:
             self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
             self._upkeep.notify()
-
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await self._upkeep.run()
 
     def _due(self) -> Writes:
         """The writes that are due. They are computed without awaiting, because the next pass changes the accounts that

@@ -42,24 +42,20 @@ class _Question:
     victim_jobs: set[str] = field(default_factory=set)
 
 
+@dataclass(eq=False)
 class AdmissionChecks:
-    """The questions, by the uid of the job, and the `answers`.
+    """The questions, by the uid of the job, and the `answers`."""
 
-    Args:
-        ask: Asks the API server. Raises ClusterError.
-        refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
-            if the pods of other jobs filled the quota.
-        requeue: `requeue(uid)`: plan again for a victim job that waited for an answer.
+    ask: Callable[[AdmissionCheck], Awaitable[None]]
+    """Asks the API server. Raises ClusterError."""
+    refused: Callable[[Job, PodRefused, bool], object]
+    """`refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called if the pods
+    of other jobs filled the quota.
     """
+    requeue: Callable[[str], object]
+    """Called with a victim job (uid) that waited for an answer, to plan for it again."""
 
-    def __init__(
-        self,
-        ask: Callable[[AdmissionCheck], Awaitable[None]],
-        refused: Callable[[Job, PodRefused, bool], object],
-        *,
-        requeue: Callable[[str], object],
-    ) -> None:
-        self._ask, self._refused, self._requeue = ask, refused, requeue
+    def __post_init__(self) -> None:
         self.answers = AdmissionAnswers()
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
@@ -125,7 +121,7 @@ class AdmissionChecks:
     def _end(self, uid: str) -> None:
         question, _ = self._running.pop(uid)
         for victim_job in question.victim_jobs:
-            self._requeue(victim_job)
+            self.requeue(victim_job)
 
     async def stop(self) -> None:
         """Cancel the questions under way."""
@@ -141,11 +137,11 @@ class AdmissionChecks:
     async def _try(self, check: AdmissionCheck) -> None:
         job = check.job
         try:
-            await self._ask(check)
+            await self.ask(check)
         except PodRefused as error:
             self.answers.refused(check)
             if not check.besides:
-                self._refused(job, error, check.needed)
+                self.refused(job, error, check.needed)
         except ClusterError as error:
             self.answers.unanswered(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
@@ -47,31 +48,24 @@ class _Write(NamedTuple):
     node: str
 
 
+@dataclass(eq=False)
 class Nominator:
-    """Writes the nominations that the passes decide.
+    """Writes the nominations that the passes decide."""
 
-    Args:
-        keeps_seconds: How long a node is kept for a pod beyond the grace of the evicted pods.
-        grace_ceiling: The longest grace of a leaving pod of a namespace (seconds).
-        now: Epoch seconds on the API server's clock.
-        on_change: Called when everything must be decided again.
-    """
+    session: Session
+    pods: Store[objects.Pod]
+    keeps_seconds: float
+    """How long a node is kept for a pod beyond the grace of the evicted pods."""
+    grace_ceiling: Callable[[str], int]
+    """The longest grace of a leaving pod of a namespace (seconds)."""
+    events: EventRecorder
+    metrics: Metrics
+    now: Callable[[], float]
+    """Epoch seconds on the API server's clock."""
+    on_change: Callable[[], None]
+    """Called when everything must be decided again."""
 
-    def __init__(
-        self,
-        session: Session,
-        pods: Store[objects.Pod],
-        *,
-        keeps_seconds: float,
-        grace_ceiling: Callable[[str], int],
-        events: EventRecorder,
-        metrics: Metrics,
-        now: Callable[[], float],
-        on_change: Callable[[], None],
-    ) -> None:
-        self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
-        self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
-        self._now, self._on_change = now, on_change
+    def __post_init__(self) -> None:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._backoffs: dict[str, PodBackoff] = {}
@@ -83,7 +77,7 @@ class Nominator:
     def backoff(self, uid: str) -> PodBackoff | None:
         """The foreign pod's back-off: until when (epoch seconds), and why."""
         known = self._backoffs.get(uid)
-        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
+        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self.now()):
             del self._backoffs[uid]
             return None
         return known
@@ -151,48 +145,51 @@ class Nominator:
         try:
             return await work
         except Exception as error:
-            self._metrics.count_error("pod")
+            self.metrics.count_error("pod")
             self._backoffs[uid] = PodBackoff(
-                self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
+                self.now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
             )
             log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
-        self._on_change()
+        self.on_change()
 
     async def _nominate(self, nomination: Nomination) -> bool:
-        pod = self._pods.get(nomination.uid)
+        pod = self.pods.get(nomination.uid)
         if pod is None:
             return False
-        now, before = self._now(), reservation_of(pod)
+        now, before = self.now(), reservation_of(pod)
         has_run_out = before.has_run_out(now)
         if has_run_out:
             before = before.ran_out(now)
-        until = now + self._grace_seconds(nomination.victims) + self._keeps_seconds
+        until = now + self._grace_seconds(nomination.victims) + self.keeps_seconds
         if not await self._write(
             pod, Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
         ):
             return False
         if has_run_out:
             self._tell_expired(pod)
-        self._metrics.nominations.inc()
+        self.metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for the pod."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
-        self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
+        self.events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
     def _grace_seconds(self, victims: Iterable[str]) -> int:
         """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
-        pods = [pod for uid in victims if (pod := self._pods.get(uid)) is not None]
-        graces = (
-            min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
+        leaving = [pod for uid in victims if (pod := self.pods.get(uid)) is not None]
+        return max(
+            (
+                min(one.spec.termination_grace_period_seconds, self.grace_ceiling(one.metadata.namespace))
+                for one in leaving
+            ),
+            default=0,
         )
-        return max(graces, default=0)
 
     async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
         """Nominate the pod again, after a pause. In a gang the node may have changed (167).
@@ -201,10 +198,10 @@ class Nominator:
         nomination.
         """
         await asyncio.sleep(RENEW_SECONDS)
-        pod = self._pods.get(before.metadata.uid)
+        pod = self.pods.get(before.metadata.uid)
         if pod is None or reservation_of(pod).node != reservation_of(before).node:
             return False
-        if not is_renewable(pod, reserved, self._now()):
+        if not is_renewable(pod, reserved, self.now()):
             return False
         try:
             renewed = await self._put(pod, reserved)
@@ -217,7 +214,7 @@ class Nominator:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        expired = reservation.ran_out(now := self._now())
+        expired = reservation.ran_out(now := self.now())
         if not await self._write(pod, expired):
             return False
         self._tell_expired(pod, backoff=expired.backoff_until - now if expired.is_in_backoff(now) else 0.0)
@@ -225,7 +222,7 @@ class Nominator:
 
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:
         node = reservation_of(pod).node
-        self._metrics.reservations_expired.inc()
+        self.metrics.reservations_expired.inc()
         text = f"kube-scheduler did not bind the pod to {node} before the reservation ended."
         if backoff:
             text += (
@@ -236,7 +233,7 @@ class Nominator:
         else:
             text += " The operator tries another node, and avoids this one for a while."
         log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
-        self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self.events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
@@ -247,9 +244,9 @@ class Nominator:
             except Conflict:
                 return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
-            self._backoffs[uid] = PodBackoff(self._now() + CHANGED_SECONDS, "it has just changed")
+            self._backoffs[uid] = PodBackoff(self.now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._backoffs[uid] = PodBackoff(self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self._backoffs[uid] = PodBackoff(self.now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
@@ -261,7 +258,7 @@ class Nominator:
 
         Raises ClusterError; Conflict if another program has nominated the pod.
         """
-        pod = await pod_now(self._session, self._pods, before.metadata)
+        pod = await pod_now(self.session, self.pods, before.metadata)
         if pod is None or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
@@ -271,11 +268,11 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            written = await nominate(self._session, pod, reservation, self._now())
+            written = await nominate(self.session, pod, reservation, self.now())
         except NotFound:
-            self._pods.observe_deleted(pod.metadata.uid)
+            self.pods.observe_deleted(pod.metadata.uid)
             return False
-        self._pods.observe(written)
+        self.pods.observe(written)
         return True
 
 

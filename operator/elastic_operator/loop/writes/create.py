@@ -53,27 +53,24 @@ class Creator:
 
     async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         """Create one pod, when its turn comes."""
-        async with self._pods:
-            await self._create_now(job, create, service, sent)
-
-    async def _create_now(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(create.role)
-        async with self._building:
-            address, port = service.spec.cluster_ip, service.port
-            manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
-            await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
-        name = manifest["metadata"]["name"]
-        sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
-        try:
-            pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
-        except ClusterError as error:
-            if not has_unknown_outcome(error):
-                sent.discard(name)
-            raise_refusal(error, create.role, manifest, template)
-            raise
-        if not pod.metadata.labels.incarnation:
-            await self._reject(job, pod, create.role)
+        async with self._pods:
+            async with self._building:
+                address, port = service.spec.cluster_ip, service.port
+                manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
+                await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
+            name = manifest["metadata"]["name"]
+            sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
+            try:
+                pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
+            except ClusterError as error:
+                if not has_unknown_outcome(error):
+                    sent.discard(name)
+                raise_refusal(error, create.role, manifest, template)
+                raise
+            if not pod.metadata.labels.incarnation:
+                await self._reject(job, pod, create.role)
         log.info("created a pod job=%s pod=%s node=%s", job.key, name, create.node or "any")
         self._stores.pods.observe(pod)
 

@@ -41,7 +41,10 @@ class Networking:
         layer.
         """
         assert job.spec is not None, "pods are created from a spec that could be read"
-        await self._ensure_secret(job, creates)
+        if job.spec.is_elastic and any(create.role == ROLE_MASTER for create in creates):
+            # A later master creates it again if somebody has deleted it.
+            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
+            await api_requests.ensure_secret(self._session, secret)
         service = self._stores.services.named(service_name(job.name), job.namespace)
         if self._network is not None:
             manifest = build_network_policy(job, self._network)
@@ -53,10 +56,3 @@ class Networking:
                 service = await api_requests.ensure_service(self._session, manifest, job_uid=job.uid)
             self._stores.services.observe(service)
         return service
-
-    async def _ensure_secret(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
-        """Create the Secret with the first master, and again with a later one if somebody has deleted it."""
-        assert job.spec is not None, "pods are created from a spec that could be read"
-        if job.spec.is_elastic and any(create.role == ROLE_MASTER for create in creates):
-            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
-            await api_requests.ensure_secret(self._session, secret)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_api.status import JobStatus
@@ -28,25 +28,23 @@ from elastic_operator.plan.job.counts import with_created
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class PlanExecutor:
-    """Carries out plans. `on_status_written` is called for each status that was written, with the job as it was before.
+    """Carries out plans."""
 
-    `pruned_fields` are the fields of jobs' statuses that the API server drops.
-    """
+    session: Session
+    stores: Stores
+    events: EventRecorder
+    build: BuildSettings
+    on_status_written: Callable[[Job, JobStatus], None] = lambda _job, _status: None
+    """Called for each status that was written, with the job as it was before."""
 
-    def __init__(
-        self,
-        session: Session,
-        stores: Stores,
-        events: EventRecorder,
-        build: BuildSettings,
-        *,
-        on_status_written: Callable[[Job, JobStatus], None] = lambda _job, _status: None,
-    ) -> None:
-        self.session, self.stores, self.events, self.build = session, stores, events, build
-        self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
-        self._statuses = JobStatuses(session, stores, on_status_written)
+    def __post_init__(self) -> None:
+        self._creator = Creator(self.session, self.stores, self.build)
+        self._masters = Masters(self.session, self.stores)
+        self._statuses = JobStatuses(self.session, self.stores, self.on_status_written)
         self.pruned_fields = self._statuses.pruned_fields
+        """The fields of jobs' statuses that the API server drops."""
 
     async def carry_out(
         self,
