@@ -10,15 +10,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
+import msgspec
+
+from elastic_api.status import rfc3339
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
-from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait
-from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.loop.writes.master import pod_now
 from elastic_operator.memory import drop_older_half
@@ -28,7 +31,15 @@ from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
 from elastic_operator.read.foreign.foreign_pod import PodBackoff
-from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
+from elastic_operator.read.foreign.reservation import (
+    CONDITION,
+    MAX_ANNOTATED_SECONDS,
+    Reservation,
+    is_annotated,
+    is_renewable,
+    reservation_of,
+)
+from elastic_worker.contract import ANNOTATION_RESERVED
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +92,9 @@ class Nominator:
             del self._backoffs[uid]
             return None
         return known
+
+    def _back_off(self, uid: str, seconds: float, why: str) -> None:
+        self._backoffs[uid] = PodBackoff(self.now() + seconds, why)
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41)."""
@@ -146,9 +160,7 @@ class Nominator:
             return await work
         except Exception as error:
             self.metrics.count_error("pod")
-            self._backoffs[uid] = PodBackoff(
-                self.now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
-            )
+            self._back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
@@ -165,9 +177,8 @@ class Nominator:
         if has_run_out:
             before = before.ran_out(now)
         until = now + self._grace_seconds(nomination.victims) + self.keeps_seconds
-        if not await self._write(
-            pod, Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
-        ):
+        wanted = Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
+        if not await self._write(pod, wanted):
             return False
         if has_run_out:
             self._tell_expired(pod)
@@ -244,9 +255,9 @@ class Nominator:
             except Conflict:
                 return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
-            self._backoffs[uid] = PodBackoff(self.now() + CHANGED_SECONDS, "it has just changed")
+            self._back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._backoffs[uid] = PodBackoff(self.now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self._back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
@@ -278,3 +289,32 @@ class Nominator:
 
 def _name(pod: objects.Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
+
+
+async def nominate(session: Session, pod: objects.Pod, reservation: Reservation, now: float) -> objects.Pod:
+    """Nominate the pod for the node of the reservation, or withdraw the nomination if there is no node.
+
+    Raises:
+        Conflict: the pod has changed, or another pod has its name now.
+        NotFound: the pod is deleted.
+        ClusterError: anything else.
+    """
+    meta, node = pod.metadata, reservation.node
+    if is_annotated(pod) and meta.annotations.reserved:  # which may have been forged
+        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+    condition = {
+        "type": CONDITION,
+        "status": "True" if node else "False",
+        "reason": "NodeReserved" if node else "NoNodeReserved",
+        "message": msgspec.json.encode(reservation).decode(),
+        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
+    }
+    body: dict[str, Any] = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
+    }
+    if meta.annotations.reserved:
+        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
+    path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
+    answer = await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node))
+    return objects.decode(answer, objects.Pod)
