@@ -26,8 +26,6 @@ from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Planner
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -64,14 +62,10 @@ class Operator:
         self._statuses = PolicyStatuses(session, self.stores.policies, planner, now=clock.time)
         self.controller = make_controller(
             planner=planner,
-            stores=self.stores,
             ledger=ledger,
             executor=PlanExecutor(session, self.stores, self.events, settings.build("elastic-system")),
-            logs=FailureLogs(session, lambda _: "pytorch", ledger.dirty_jobs, self._wake),
             settings=settings,
             metrics=metrics,
-            clock=clock,
-            poller=MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=self._wake),
             is_fresh=lambda: True,
             times=JobTimes(),
             on_decisions=self._statuses.pass_ended,

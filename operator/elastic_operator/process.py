@@ -43,9 +43,6 @@ from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import PassDecisions, Planner
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
-from elastic_operator.read import convert
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
@@ -53,7 +50,6 @@ from elastic_operator.upkeep import networks
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.watches import QUOTAS, stores_of, watch_all
-from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
@@ -227,9 +223,7 @@ class Process:
             self.quotas = self._plain_pod_quotas()
             _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
-            ending.push_async_callback(logs.stop)
-            self.controller = self._controller(planner, events, logs)
+            self.controller = self._controller(planner, events)
             await self.controller.run()
 
     async def _renew_networks(self) -> None:
@@ -266,29 +260,18 @@ class Process:
         if self.quotas is not None:
             self.quotas.pass_ended(decisions)
 
-    def _controller(self, planner: Planner, events: EventRecorder, logs: FailureLogs) -> Controller:
+    def _controller(self, planner: Planner, events: EventRecorder) -> Controller:
         build = self.settings.build(namespace())
-        clock = self.session.clock
         return make_controller(
             planner=planner,
-            stores=self.stores,
             ledger=self.ledger,
             executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
-            logs=logs,
             settings=self.settings,
             metrics=self.metrics,
-            clock=clock,
-            poller=MasterPoller(
-                self.ledger.dirty_jobs, now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped
-            ),
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
         )
-
-    def _main_container(self, pod_uid: str) -> str:
-        pod = self.stores.pods.get(pod_uid)
-        return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
         """Send the elector signs of life of the main loop. Without these, the elector gives the lease up (90)."""
@@ -305,7 +288,7 @@ class Process:
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
-            self.controller.forecasts.started(job.uid)
+            self.controller.forecasts.queue_positions.started(job.uid, self.session.clock.time())
 
     def stats(self) -> OperatorStats:
         controller, statuses = self.controller, self.statuses

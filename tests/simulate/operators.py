@@ -21,8 +21,6 @@ from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.planner import Planner
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
@@ -62,22 +60,17 @@ class Operator:
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
-        self.logs = FailureLogs(self.wire, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type]
         self.times = JobTimes()
         self.fresh = True
         """Whether its stores can be trusted to create pods."""
         self.controller = make_controller(
             planner=Planner(metrics.allocate.time),
-            stores=self.stores,
             ledger=self.ledger,
             executor=PlanExecutor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
-            logs=self.logs,
             settings=SETTINGS.model_copy(
                 update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
             ),
             metrics=metrics,
-            clock=self.wire.clock,
-            poller=MasterPoller(self.ledger.dirty_jobs, now=self.wire.clock.time, on_change=lambda: None),
             is_fresh=lambda: self.fresh,
             times=self.times,
         )
@@ -128,7 +121,7 @@ class Operator:
         for _ in range(MOST_TURNS):
             loop, admission_checks = self.controller, self.controller.admission_checks._running
             if not (
-                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or self.logs._reading
+                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or loop.logs._reading
             ):
                 break
             await asyncio.sleep(0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -29,22 +29,20 @@ from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.convert import main_container_name
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
+from elastic_worker.contract import MAIN_CONTAINER
 
 
 def make_controller(
     *,
     planner: Planner,
-    stores: Stores,
     ledger: Ledger,
     executor: PlanExecutor,
-    logs: FailureLogs,
     settings: Settings,
     metrics: Metrics,
-    clock: ServerClock,
-    poller: MasterPoller,
     is_fresh: Callable[[], bool],
     times: JobTimes,
     on_decisions: Callable[[PassDecisions], None] = lambda _: None,
@@ -56,6 +54,7 @@ def make_controller(
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
+    session, stores, clock = executor.session, executor.stores, executor.session.clock
     awake, quarantine, failed_writes = asyncio.Event(), Quarantine(metrics.count_error), FailedWrites(ledger.dirty_jobs)
     reader = Reader(
         stores,
@@ -69,7 +68,7 @@ def make_controller(
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
     nominator = Nominator(
-        executor.session,
+        session,
         stores.pods,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
@@ -78,6 +77,8 @@ def make_controller(
         now=clock.time,
         on_change=awake.set,
     )
+    logs = FailureLogs(session, partial(_main_container, stores), ledger.dirty_jobs, awake.set)
+    poller = MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=awake.set, stepped=lambda: clock.stepped)
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
 
     def requeue(uid: str) -> None:
@@ -98,7 +99,7 @@ def make_controller(
         admission_checks.answers.note_created(uid)
 
     admission_checks = AdmissionChecks(
-        AdmissionChecker(executor.session, stores, executor.build).run,
+        AdmissionChecker(session, stores, executor.build).run,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         requeue=requeue,
     )
@@ -152,11 +153,17 @@ def make_controller(
         nominator=nominator,
         admission_checks=admission_checks,
         forecasts=forecasts,
+        logs=logs,
         reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_not_backed_up=lambda: executor.session.writes.until_not_backed_up(),
+        until_not_backed_up=lambda: session.writes.until_not_backed_up(),
     )
+
+
+def _main_container(stores: Stores, pod_uid: str) -> str:
+    pod = stores.pods.get(pod_uid)
+    return main_container_name(pod) if pod else MAIN_CONTAINER

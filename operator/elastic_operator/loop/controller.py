@@ -35,6 +35,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.counters import PassReason
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import PassDecisions, Planner
+from elastic_operator.pods.failure_logs import FailureLogs
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Controller:
     nominator: Nominator
     admission_checks: AdmissionChecks
     forecasts: Forecasts
+    logs: FailureLogs
     reclaim_reporter: ReclaimReporter
     metrics: Metrics
     clock: ServerClock
@@ -118,6 +120,7 @@ class Controller:
             await self.reconciler.stop()
             await self.nominator.stop()
             await self.admission_checks.stop()
+            await self.logs.stop()
             await cancel_and_wait([forecasting])
             self.view.close()
 

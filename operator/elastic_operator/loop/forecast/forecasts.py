@@ -81,10 +81,6 @@ class Forecasts:
             self._news.set()
         return answered or status
 
-    def started(self, uid: str) -> None:
-        """Note that the job has its minimum."""
-        self.queue_positions.started(uid, self._clock.time())
-
     # -- beside passes ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -102,7 +98,7 @@ class Forecasts:
     async def _work(self) -> None:
         """Do the work that is due: one question, then the positions. So the positions do not wait for all questions."""
         await self._answer_next()
-        if self._planner.decided is not None and self.queue_positions.is_due():
+        if self._planner.decided is not None and time.monotonic() >= self.queue_positions.next_at_monotonic():
             await self._refresh_positions(self._planner.decided)
 
     async def _answer_next(self) -> None:

@@ -130,10 +130,6 @@ class AdmissionAnswers:
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
-    def may_preempt_at(self, uid: str) -> float:
-        """When (monotonic) the job may preempt again, by the answers about its last seen generation."""
-        return self._jobs[uid].may_preempt_at if uid in self._jobs else 0.0
-
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
         """Why the job may not preempt now, by the answers about its last seen generation; None if it may."""
         now, answers = time.monotonic(), self._jobs.get(job.uid)

@@ -105,7 +105,7 @@ class AdmissionChecks:
     def _put(self, question: _Question) -> None:
         uid = question.job.uid
         del self._questions[uid]
-        if time.monotonic() < self.answers.may_preempt_at(uid):
+        if self.answers.preemption_bar(question.job) is not None:
             return
         try:
             check = question.check()
