@@ -103,12 +103,7 @@ def make_controller(
         lambda job, error, needed: reconciler.refused(job, error, needed),
         requeue=requeue,
     )
-    view = StoreView(
-        reader,
-        logs.with_logs,
-        feedback,
-        admission_checks.answers,
-    )
+    view = StoreView(reader, logs.with_logs, feedback, admission_checks.answers)
     dispatcher = Dispatcher(
         executor=executor,
         shapes=reader.shapes,

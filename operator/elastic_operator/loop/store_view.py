@@ -218,14 +218,9 @@ class StoreView:
             log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
             return False
         meta = body.metadata
+        name = f"{meta.namespace}/{meta.name}"
         self._quarantine.quarantine(
-            "job",
-            uid,
-            f"{meta.namespace}/{meta.name}",
-            error,
-            version=meta.generation,
-            in_allocation=in_allocation,
-            at_grant=at_grant,
+            "job", uid, name, error, version=meta.generation, in_allocation=in_allocation, at_grant=at_grant
         )
         return True
 

@@ -65,15 +65,9 @@ class ReclaimReporter:
             demand = entry.demand
             if (demand.uid, hit.needs_higher_limit) in previous:
                 continue
-            why = hit.reason
-            kind = "pod" if entry.foreign_pod else "job"
-            log.warning(
-                "a preemptor waits for a limit on evictions %s=%s/%s reason=%r",
-                kind,
-                demand.namespace,
-                demand.name,
-                why.message,
-            )
+            why, kind = hit.reason, "pod" if entry.foreign_pod else "job"
+            text = "a preemptor waits for a limit on evictions %s=%s/%s reason=%r"
+            log.warning(text, kind, demand.namespace, demand.name, why.message)
             pod = self.pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and hit.needs_higher_limit:
@@ -104,12 +98,8 @@ class ReclaimReporter:
                 f"The {len(uids)} waiting pods of this pod's gang do not all fit into the room that its team may use."
                 " No pods are evicted for a part of a gang."
             )
-            log.info(
-                "event recorded pod=%s/%s event=NoRoomForGang message=%r",
-                pod.metadata.namespace,
-                pod.metadata.name,
-                text,
-            )
+            meta = pod.metadata
+            log.info("event recorded pod=%s/%s event=NoRoomForGang message=%r", meta.namespace, meta.name, text)
             self.events.record(pod_subject(pod), Event("NoRoomForGang", text))
 
     def _job_of(self, uid: str) -> Subject | None:
