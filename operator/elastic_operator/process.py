@@ -42,10 +42,7 @@ from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.planner import PassDecisions
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
-from elastic_operator.read import convert
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
@@ -53,7 +50,6 @@ from elastic_operator.upkeep import networks
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.watches import QUOTAS, stores_of, watch_all
-from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
@@ -220,15 +216,14 @@ class Process:
             events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
             _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
-            self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+            planner, now = Planner(self.metrics.allocate.time), self.session.clock.time
+            self.statuses = PolicyStatuses(self.session, self.stores.policies, planner, now=now)
             _start_supervised("reports on policies", self.statuses.run, ending)
             _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             self.quotas = self._plain_pod_quotas()
             _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
-            ending.push_async_callback(logs.stop)
-            self.controller = self._controller(events, logs)
+            self.controller = self._controller(planner, events)
             await self.controller.run()
 
     async def _renew_networks(self) -> None:
@@ -247,9 +242,8 @@ class Process:
             self.session,
             self.watches.all[QUOTAS].store,
             self.stores.namespaces,
+            self.settings,
             plain=self.ledger.plain_gpus,
-            classes=self.settings.job_pod_classes,
-            serves=self.settings.watches,
         )
 
     async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
@@ -258,40 +252,26 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _on_decisions(self, decisions: PassDecisions | None) -> None:
-        """Pass on the decisions of a pass, or None after a failed pass."""
-        if decisions is None:
-            if self.statuses is not None:
-                self.statuses.pass_failed()
-            return
+    def _on_decisions(self, decisions: PassDecisions) -> None:
+        """Pass on the decisions of a pass."""
         self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.inputs)
+            self.quotas.pass_ended(decisions)
 
-    def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
+    def _controller(self, planner: Planner, events: EventRecorder) -> Controller:
         build = self.settings.build(namespace())
-        clock = self.session.clock
         return make_controller(
-            stores=self.stores,
+            planner=planner,
             ledger=self.ledger,
             executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
-            logs=logs,
             settings=self.settings,
             metrics=self.metrics,
-            clock=clock,
-            poller=MasterPoller(
-                self.ledger.dirty_jobs, now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped
-            ),
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
         )
-
-    def _main_container(self, pod_uid: str) -> str:
-        pod = self.stores.pods.get(pod_uid)
-        return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
         """Send the elector signs of life of the main loop. Without these, the elector gives the lease up (90)."""
@@ -308,13 +288,15 @@ class Process:
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
-            self.controller.forecasts.started(job.uid)
+            self.controller.forecasts.queue_positions.started(job.uid, self.session.clock.time())
 
     def stats(self) -> OperatorStats:
         controller, statuses = self.controller, self.statuses
         return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.all_stats(controller.planner.plans.all(), controller.policy_of) if controller else (),
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.view.policies.team_of)
+            if controller
+            else (),
             policies=statuses.all_stats() if statuses else (),
             watches=self.watches.all_stats(),
             kopf_restarts=self.watches.informer.restarts,

@@ -79,7 +79,10 @@ class Planner:
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
-        self._decided: PassDecisions | None = None
+        self.decided: PassDecisions | None = None
+        """The decisions of the last pass, for all who read them later; None before the first pass, and after a failed
+        one, which may have changed parts of them.
+        """
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -103,7 +106,7 @@ class Planner:
         """Forget the allocation's state: the next allocation begins from nothing."""
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
-        self._decided = None
+        self.decided = None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -237,12 +240,12 @@ class Planner:
         self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
     ) -> PassDecisions:
         """The decisions. If a new allocation would be equal to the last one, the last one is kept."""
-        last, stopped, now = self._decided, reclaim.stopped, view.now
+        last, stopped, now = self.decided, reclaim.stopped, view.now
         # Unchanged inputs are the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
         if last is not None and same and now < last.until_epoch:
-            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
-            return self._decided
+            self.decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
+            return self.decided
         to_allocate = _to_allocate(inputs, now, reclaim)
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
@@ -255,8 +258,8 @@ class Planner:
             now + reclaim.seconds_until_capacity(allocation),
             self._allocator.again_at_epoch,
         )
-        self._decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
-        return self._decided
+        self.decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
+        return self.decided
 
     def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
         """The allocation with the look ahead. If only the look ahead fails, the allocation without it."""

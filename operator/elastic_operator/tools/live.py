@@ -10,8 +10,8 @@ from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.store_view import StoreView
-from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.job import JobFeedback
 from elastic_operator.process import Process, job_informer
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
@@ -77,4 +77,4 @@ def _view(process: Process) -> StoreView:
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    return StoreView(reader, lambda _uid, _namespace, pods: pods, FailedWrites(process.ledger.dirty_jobs))
+    return StoreView(reader, lambda _uid, _namespace, pods: pods, lambda _uid, _generation: JobFeedback())
