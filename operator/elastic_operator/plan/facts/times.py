@@ -82,14 +82,15 @@ NEVER_FAILED = Attempts()
 
 
 def condition(
-    before: Condition | None, kind: str, value: Truth, reason: Reason, generation: int, now: float
+    before: Condition | None, kind: str, holds: bool, reason: Reason, generation: int, now: float
 ) -> Condition:
     """The next condition after `before`, of the same type. Its transition time changes only with its truth."""
+    status: Truth = "True" if holds else "False"
     return Condition(
         type=kind,
-        status=value,
+        status=status,
         reason=reason.code,
         message=reason.message,
-        last_transition_time=before.last_transition_time if before and before.status == value else status_time(now),
+        last_transition_time=before.last_transition_time if before and before.status == status else status_time(now),
         observed_generation=generation,
     )

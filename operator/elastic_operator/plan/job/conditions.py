@@ -7,7 +7,7 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, Truth, rfc3339
+from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
@@ -46,9 +46,8 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
     else:
         others = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
         status = status.model_copy(update={"conditions": others})
-    for kind, value, reason in answers:
-        truth: Truth = "True" if value else "False"
-        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
+    for kind, holds, reason in answers:
+        status = set_condition(status, kind, holds, reason, obs.job.generation, now)
     return status
 
 

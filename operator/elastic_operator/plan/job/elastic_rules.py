@@ -59,10 +59,7 @@ def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
     new = new_failures(obs)
     in_all = obs.status.total_failures + new
     too_many = too_many_in_all(obs, in_all) if new else ""
-    if not too_many:
-        return obs
-    status = obs.status.model_copy(update={"total_failures": in_all})
-    return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
+    return fail(obs.with_status(total_failures=in_all), now, "RestartLimitReached", too_many) if too_many else obs
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
@@ -91,11 +88,11 @@ def end_without_master(obs: Observation, now: float) -> Observation:
         return obs
     master = master_of(obs)
     if master is not None and is_running(master):
-        return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
+        return obs.with_status(master_lost_time=None)
     timeout = obs.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + timeout
     if now < until:
-        return replace(obs, requeue_at=(*obs.requeue_at, until))
+        return obs.again_at(until)
     text = f"No master has run for {timeout} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
     return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
 
@@ -120,12 +117,8 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     if not obs.members:
         event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
-    status = next_master(obs.status, now)
-    status = status.model_copy(update={"replicas": len(others)})
-    to_delete = (*obs.to_delete, obs.deletion(master, short_failure(master)))
-    return replace(
-        obs, status=status, to_delete=to_delete, write_status_first=True, events=(*obs.events, _replaced(text, status))
-    )
+    status = next_master(obs.status, now).model_copy(update={"replicas": len(others)})
+    return obs.decided(status, _replaced(text, status), [obs.deletion(master, short_failure(master))])
 
 
 def _had_master(obs: Observation) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 
 from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Training
@@ -39,7 +38,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     if not failed or obs.spec.suspend:
         return obs
     if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
-        return replace(obs, requeue_at=(*obs.requeue_at, until))
+        return obs.again_at(until)
     obs = note_last_output(obs, failed[0], now)
     if over := fail_if_not_retryable(obs, failed, now):
         return over
@@ -80,7 +79,7 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
     same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
     if noted == same:
         return obs
-    return replace(obs, status=obs.status.model_copy(update={"last_failure": noted}))
+    return obs.with_status(last_failure=noted)
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
@@ -165,15 +164,14 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     what = describe_failure(first)
     counts = not _group_had_just_changed(obs, _known_at(first, now))
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
-    in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
-    update = {
-        "failures": failures,
-        "total_failures": in_all,
+    in_all, attempt = obs.status.total_failures + counts, (obs.status.retry.attempt if obs.status.retry else 0) + 1
+    obs = obs.with_status(
+        failures=failures,
+        total_failures=in_all,
         **_progress_marks(obs.status),
-        "restarts": obs.status.restarts + 1,
-        "running_since": None,
-    }
-    status = obs.status.model_copy(update=update)
+        restarts=obs.status.restarts + 1,
+        running_since=None,
+    )
     limit = obs.spec.recovery.max_failures_without_progress
     in_a_row = f"This is failure {failures} in a row without progress"
     is_last = failures >= max(1, limit)
@@ -181,7 +179,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
         f"{in_a_row}, and recovery.maxFailuresWithoutProgress is {limit}." if is_last else too_many_in_all(obs, in_all)
     )
     if counts and over:
-        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} {over}"), "", 0
+        return fail(obs, now, "RestartLimitReached", f"{what} {over}"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
     retry = Retry(reason=what, not_before=end_of_wait(now + wait), attempt=attempt, cause=RetryCause.POD_FAILED)
     kind = (
@@ -189,12 +187,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
         if counts
         else "It does not count as a failure, because pods joined or left shortly before."
     )
-    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what} {kind}", wait
-
-
-def _attempts(status: JobStatus) -> int:
-    """The number of consecutive restarts of the job."""
-    return status.retry.attempt if status.retry else 0
+    return obs.with_status(retry=retry), f"{what} {kind}", wait
 
 
 def describe_failure(pod: OwnPod) -> str:

@@ -8,7 +8,6 @@ pods moves. Entitled teams may still take GPUs from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import FlapWindow
@@ -36,16 +35,12 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
     """
     status, flap_window = obs.status, obs.job.context.flap_window
     if status.held_until is None:
-        if (
-            flap_window is None
-            or _waits_by_itself(status)
-            or len(_counted_changes(obs, flap_window, now)) <= MAX_CHANGES
-        ):
+        # A back-off makes the job try a size again and again, and says when the next try is due.
+        if flap_window is None or status.failed_size or len(_counted_changes(obs, flap_window, now)) <= MAX_CHANGES:
             return obs
         until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
-        status = status.model_copy(update={"held_until": until, "target_replicas": granted})
-        return replace(obs, status=status, requeue_at=(*obs.requeue_at, seconds(until)))
+        return obs.with_status(held_until=until, target_replicas=granted).again_at(seconds(until))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
     is_another = (
@@ -54,8 +49,8 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
         and len(obs.members) < obs.spec.minimum
     )
     if now >= seconds(until) or edited or is_another:
-        return replace(obs, status=status.model_copy(update={"held_until": None}))
-    return replace(obs, requeue_at=(*obs.requeue_at, seconds(until)))
+        return obs.with_status(held_until=None)
+    return obs.again_at(seconds(until))
 
 
 def why_held(status: JobStatus) -> str:
@@ -76,11 +71,6 @@ def why_held(status: JobStatus) -> str:
         " others that are entitled to their GPUs. An edit of the job ends this at once. If this happens"
         " again, report it with the output of `elastic-operator snapshot`."
     )
-
-
-def _waits_by_itself(status: JobStatus) -> bool:
-    """Whether a back-off makes the job try a size again and again; the back-off says when the next try is due."""
-    return status.failed_size is not None
 
 
 def _held_seconds(obs: Observation) -> int:

@@ -39,15 +39,9 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
     holds = uses_nodes(obs)
     left = limit - active_for(obs.status, holds=holds, now=now)
     if left > 0:
-        return replace(obs, requeue_at=(*obs.requeue_at, now + left)) if holds else obs
-    return fail(obs, now, "DeadlineExceeded", _deadline_passed(limit))
-
-
-def _deadline_passed(limit: int) -> str:
-    return (
-        f"The job has had pods on nodes for its activeDeadlineSeconds ({limit}). To run it longer, create it again with"
-        " a larger value."
-    )
+        return obs.again_at(now + left) if holds else obs
+    why = f"The job has had pods on nodes for its activeDeadlineSeconds ({limit}). To run it longer, create it again"
+    return fail(obs, now, "DeadlineExceeded", f"{why} with a larger value.")
 
 
 def complete_on_success(obs: Observation, now: float) -> Observation:
@@ -58,8 +52,8 @@ def complete_on_success(obs: Observation, now: float) -> Observation:
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
             status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
-            return replace(obs, status=status, write_status_first=True, events=(*obs.events, Event(*why)))
+            status = set_condition(status, ConditionType.SUCCEEDED, True, why, obs.job.generation, now)
+            return obs.decided(status, Event(*why))
     return obs
 
 
@@ -93,7 +87,7 @@ def forget_old_failures(obs: Observation, now: float) -> Observation:
     running_since = seconds(status.running_since)
     progressed = has_progressed(status)
     if status.failures and progressed:
-        obs = replace(obs, status=status.model_copy(update=NO_FAILURES))
+        obs = obs.with_status(**NO_FAILURES)
     elif status.failures and progressed is None:
         obs = _forgets(obs, now, running_since, **NO_FAILURES)
     if status.waits_ended_by_edits:
@@ -109,9 +103,7 @@ def forget_old_failures(obs: Observation, now: float) -> Observation:
 def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
     """The observation with these status fields, if `FORGET_FAILURES_SECONDS` have passed since that time."""
     due = since + FORGET_FAILURES_SECONDS
-    if now < due:
-        return replace(obs, requeue_at=(*obs.requeue_at, due))
-    return replace(obs, status=obs.status.model_copy(update=fields))
+    return obs.again_at(due) if now < due else obs.with_status(**fields)
 
 
 def _waits_without_pods(obs: Observation) -> bool:
@@ -140,4 +132,4 @@ def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa
             " minutes; further edits do not."
         )
         return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
-    return replace(obs, status=obs.status.model_copy(update={"failed_size": None, "waits_ended_by_edits": ended + 1}))
+    return obs.with_status(failed_size=None, waits_ended_by_edits=ended + 1)

@@ -32,12 +32,11 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
     wake |= dict.fromkeys(undecided, decided)
     wake |= dict.fromkeys(kept, outage.until if outage else inf)
     return replace(
-        obs,
+        obs.again_at(*(time for time in wake.values() if time < inf)),
         unready_nodes=frozenset(context.unready),
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        requeue_at=(*obs.requeue_at, *(time for time in wake.values() if time < inf)),
     )
 
 
@@ -57,7 +56,7 @@ def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float
     times = [time for node, time in may_be_lost_at.items() if outage is None or node not in outage.kept_nodes]
     begins = min(times, default=inf) - SURVIVOR_READ_SECONDS
     if now < begins:
-        return replace(obs, requeue_at=(*obs.requeue_at, begins)) if begins < inf else obs
+        return obs.again_at(begins) if begins < inf else obs
     return replace(obs, survivors=staying)
 
 

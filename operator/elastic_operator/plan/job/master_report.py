@@ -49,22 +49,20 @@ def merge_report(obs: Observation, now: float) -> Observation:
     """Put the report into the status: the training, the generation, and the cost of the latest change."""
     report = report_of(obs)
     if report is None:
-        return replace(obs, requeue_at=(*obs.requeue_at, first_report_due(obs)))
+        return obs.again_at(first_report_due(obs))
     if obs.finishing:
         return obs
-    status = obs.status.model_copy(update={"training": _training(obs.status, report)})
-    status = status.model_copy(update={"history": _with_costs(status, report)})
+    obs = obs.with_status(training=_training(obs.status, report), history=_with_costs(obs.status, report))
     latest = next((change for change in report.changes if change.generation == report.generation), None)
-    if report.generation == (status.membership_generation or 0):
-        return replace(obs, status=status)
+    if report.generation == (obs.status.membership_generation or 0):
+        return obs
     measured_by = report.read_at + MEASURED_SECONDS
     may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
     if may_be_measured and report.state == "Running" and now < measured_by:
-        return replace(obs, status=status, requeue_at=(*obs.requeue_at, measured_by))
-    failed = status.total_failures + new_failures(obs)
-    status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
-    events = (*obs.events, _formed(report, latest)) if report.members else obs.events
-    return replace(obs, status=status, events=events)
+        return obs.again_at(measured_by)
+    failed = obs.status.total_failures + new_failures(obs)
+    obs = obs.with_status(membership_generation=report.generation, total_failures=failed)
+    return replace(obs, events=(*obs.events, _formed(report, latest))) if report.members else obs
 
 
 def new_failures(obs: Observation) -> int:

@@ -31,11 +31,11 @@ def delete_pods_not_started(obs: Observation, now: float) -> Observation:
     waits = [(pod, _since(pod) + _start_seconds(obs, pod)) for pod in waiting]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
+        return obs.again_at(*(until for _, until in waits))
     why, staying = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
     obs = back_off(obs, now, staying, RetryCause.PODS_NOT_STARTED, why)
     reason = Reason(due[0].main.waiting_reason or "ContainerCreating", why)
-    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, obs.job.generation, now)
+    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, True, reason, obs.job.generation, now)
     return replace(obs, status=status)
 
 

@@ -7,7 +7,9 @@ still members. Then `allocation` decides the job's grant, and `reconcile` plans 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.job import Job
@@ -29,6 +31,8 @@ from elastic_operator.plan.job.unplaceable import (
     recreate_misplaced_pods,
 )
 from elastic_operator.plan.job.warnings import warn
+
+_Rule: TypeAlias = Callable[[Observation, float], Observation]
 
 
 def observe(job: Job, now: float) -> Observation:
@@ -74,41 +78,30 @@ def _is_needed(obs: Observation, failed: Retry) -> bool:
     return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
 
 
-_TORCHRUN = (
-    lifecycle.end_backoff_after_edit,
-    lifecycle.fail_after_deadline,
-    lifecycle.complete_on_success,
-    give_up_after_failure,
-    lifecycle.suspend,
-    lifecycle.replace_outdated_pods,
-    hold_if_flapping,
-    warn,
-    recreate_misplaced_pods,
-    record_unwritten_evictions,
-    record_lost_pods,
-    delete_rejected_pods,
-    back_off_after_rejection,
-    delete_unschedulable_pods,
-    delete_pods_not_started,
-    lifecycle.forget_old_failures,
-)
-_ELASTIC = (
-    lifecycle.end_backoff_after_edit,
-    lifecycle.fail_after_deadline,
-    lifecycle.complete_on_success,
-    elastic_rules.fail_at_max_restarts,
-    elastic_rules.handle_failed_pods,
-    lifecycle.suspend,
-    lifecycle.replace_outdated_pods,
-    hold_if_flapping,
-    warn,
-    recreate_misplaced_pods,
-    record_unwritten_evictions,
-    elastic_rules.record_lost_pods,
-    elastic_rules.end_without_master,
-    delete_rejected_pods,
-    back_off_after_rejection,
-    delete_unschedulable_pods,
-    delete_pods_not_started,
-    lifecycle.forget_old_failures,
+def _rules(failures: Iterable[_Rule], losses: Iterable[_Rule]) -> tuple[_Rule, ...]:
+    """The rules of a mode in their order, with its own rules about failures and lost pods."""
+    return (
+        lifecycle.end_backoff_after_edit,
+        lifecycle.fail_after_deadline,
+        lifecycle.complete_on_success,
+        *failures,
+        lifecycle.suspend,
+        lifecycle.replace_outdated_pods,
+        hold_if_flapping,
+        warn,
+        recreate_misplaced_pods,
+        record_unwritten_evictions,
+        *losses,
+        delete_rejected_pods,
+        back_off_after_rejection,
+        delete_unschedulable_pods,
+        delete_pods_not_started,
+        lifecycle.forget_old_failures,
+    )
+
+
+_TORCHRUN = _rules([give_up_after_failure], [record_lost_pods])
+_ELASTIC = _rules(
+    [elastic_rules.fail_at_max_restarts, elastic_rules.handle_failed_pods],
+    [elastic_rules.record_lost_pods, elastic_rules.end_without_master],
 )

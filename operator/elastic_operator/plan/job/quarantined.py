@@ -42,7 +42,7 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
         return Plan(status=job.status, deletes=deletes)
     assert job.quarantine is not None, "the job is quarantined"
     error = Reason(Phase.INTERNAL_ERROR, job.quarantine.message)
-    status = set_condition(job.status, ConditionType.READY, "False", error, job.generation, now)
+    status = set_condition(job.status, ConditionType.READY, False, error, job.generation, now)
     if deletes:
         leave = {deletion.uid for deletion in deletes if deletion.pod.role == ROLE_WORKER}
         listed = [p.model_copy(update={"phase": "Terminating"}) if p.uid in leave else p for p in status.pods]

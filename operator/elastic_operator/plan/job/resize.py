@@ -39,12 +39,8 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = after = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members))
-    event = Event("NewIncarnation", after)
-    status = end_incarnation(obs.status)
-    return replace(
-        obs, status=status, members=(), to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
-    )
+    to_delete = [obs.deletion(pod, why) for pod in obs.members]
+    return replace(obs.decided(end_incarnation(obs.status), Event("NewIncarnation", after), to_delete), members=())
 
 
 def _is_starting(obs: Observation) -> bool:

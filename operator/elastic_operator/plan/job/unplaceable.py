@@ -49,10 +49,7 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
-    to_delete = (*obs.to_delete, *(obs.deletion(pod, why[pod.uid]) for pod in going))
-    return replace(
-        obs, status=status, members=staying, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
-    )
+    return replace(obs.decided(status, event, [obs.deletion(pod, why[pod.uid]) for pod in going]), members=staying)
 
 
 def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
@@ -91,7 +88,7 @@ def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(obs, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
+        return obs.again_at(*(until for _, until in waits))
     staying = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
         why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
@@ -163,7 +160,5 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
     event = Event("ScaleUpBlocked", joined(why, f"The operator retries in {wait:.0f} s."), "Warning")
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in staying))
-    return replace(
-        obs, status=status, members=staying, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
-    )
+    to_delete = [obs.deletion(pod, why) for pod in obs.members if pod not in staying]
+    return replace(obs.decided(status, event, to_delete), members=staying)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import ConditionType, RetryCause, SizeReason, Truth
+from elastic_api.status import ConditionType, RetryCause, SizeReason
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
@@ -41,9 +41,8 @@ def warn(obs: Observation, now: float) -> Observation:
     for kind in KINDS:
         if kind not in reasons and kind not in warned:
             continue
-        truth: Truth = "True" if kind in reasons else "False"
         reason = reasons.get(kind, Reason("Over", ""))
-        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
+        status = set_condition(status, kind, kind in reasons, reason, obs.job.generation, now)
         if kind not in warned:
             events = (*events, Event(kind.value, reason.message, "Warning"))
     return replace(obs, status=status, events=events)

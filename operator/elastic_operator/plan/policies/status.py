@@ -170,7 +170,7 @@ def _joined(reasons: Sequence[Reason], *, otherwise: str) -> Reason:
 
 def _dated(new: _PolicyCondition, generation: int, before: PolicyStatus, now: float) -> Condition:
     old = next((written for written in before.conditions if written.type == new.kind), None)
-    return condition(old, new.kind, "True" if new.holds else "False", new.reason, generation, now)
+    return condition(old, new.kind, new.holds, new.reason, generation, now)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
