@@ -24,8 +24,8 @@ Rules:
     eviction_limits how many pods may be evicted at once, and within a minute
 
 Times:
-    waits           the back-offs and waits that a job's status keeps; any other stands in the module that waits
-    futility_backoff the back-off of a preemptor that could not use the room
+    waits           the back-offs and waits that a job's status keeps, and the back-off of a preemptor that could not
+                    use the room; any other wait stands in its module
     times           times of statuses and conditions; `Attempts`: a wait that doubles
 
 Sentences:

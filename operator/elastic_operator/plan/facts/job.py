@@ -264,7 +264,16 @@ class Job:
     @property
     def is_what_if(self) -> bool:
         """Whether the job is suspended and asks what it would get if it were not."""
-        return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
+        return self.what_if in (KEEP, ONCE) and self.is_suspended
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.spec is not None and self.spec.suspend
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the job runs in Elastic mode; False if its spec is not known."""
+        return self.spec is not None and self.spec.is_elastic
 
     @property
     def active_pods(self) -> tuple[OwnPod, ...]:

@@ -29,11 +29,12 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
     """The status with all its conditions. `obs.status` must have its counts; `obs.members` are the pods that stay."""
     ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
     phase, stalled = ready.code, ready.code in STALLED
+    suspended = Reason("Suspended", "spec.suspend is true.") if obs.job.is_suspended else Reason("NotSuspended", "")
     admitted = Reason("Admitted", f"The job is granted {pods(granted)}.") if granted else Reason("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, Reason]] = [
         (ConditionType.READY, phase in READY_TRUE, ready),
         (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
-        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, _suspended(obs)),
+        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, suspended),
         (ConditionType.ADMITTED, granted > 0, admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
@@ -143,10 +144,10 @@ def _failed_before(obs: Observation) -> str:
 
     The last failure may be one that does not count (13), so it has no number.
     """
-    status, spec, retry = obs.status, obs.job.spec, obs.status.retry
-    if spec is None or retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
+    status, retry = obs.status, obs.status.retry
+    if retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
         return ""
-    limit = max(1, spec.recovery.max_failures_without_progress)
+    limit = max(1, obs.spec.recovery.max_failures_without_progress)
     times = "once" if status.failures == 1 else f"{status.failures} times"
     so_far = f"The job has failed {times} without progress, and ends at {limit}."
     return f" {joined(so_far, f'The last failure was: {retry.reason}')}"
@@ -182,7 +183,7 @@ def _enough(obs: Observation) -> bool:
     """Whether the minimum runs, with its master."""
     if _lacks_master(obs):
         return False
-    return obs.job.spec is not None and sum(is_running(p) for p in obs.members) >= obs.job.spec.minimum
+    return sum(map(is_running, obs.members)) >= obs.spec.minimum
 
 
 def _have_met(obs: Observation, now: float) -> bool:
@@ -233,11 +234,6 @@ def _left_behind(obs: Observation) -> str:
     )
 
 
-def _suspended(obs: Observation) -> Reason:
-    suspended = obs.job.spec is not None and obs.job.spec.suspend
-    return Reason("Suspended", "spec.suspend is true.") if suspended else Reason("NotSuspended", "")
-
-
 def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
     history = obs.status.history
     if phase == Phase.RESIZING and history:
@@ -249,7 +245,7 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     """Whether the job has its full size, and why it is not bigger or not running."""
     if obs.job.needs_edit:
         return False, Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
-    if obs.job.spec is not None and obs.job.spec.suspend:
+    if obs.job.is_suspended:
         return False, Reason(SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume.")
     if held := why_held(obs.status):
         return False, Reason(SizeReason.CHANGED_TOO_OFTEN, held)

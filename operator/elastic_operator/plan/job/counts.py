@@ -12,8 +12,8 @@ from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.active_time import account, uses_nodes
-from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
+from elastic_operator.plan.job.active_time import account
+from elastic_operator.plan.job.master_report import first_ranks, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
@@ -40,7 +40,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
-    update |= account(status, holds=uses_nodes(obs), now=now)
+    update |= account(obs, now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):
@@ -93,13 +93,14 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
 
 
 def _world_size(obs: Observation, running: list[OwnPod]) -> int:
-    """The number of training processes: the master's report, else a count from the pods."""
+    """The number of training processes: by the master's report, but no more than the pods can have; else a count from
+    the running pods.
+    """
     if obs.job.spec is None:
         return 0
-    reported = world_size(obs)
-    if reported is not None:
-        return reported
-    return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
+    report = report_of(obs)
+    most = sum(nproc_of(obs.spec, pod.role) for pod in (running if report is None else obs.members))
+    return most if report is None else min(report.world_size, most)
 
 
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:

@@ -51,9 +51,8 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 
 def without_pods(obs: Observation, now: float) -> Plan:
     """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs continue; none are created."""
-    suspended = obs.job.spec is not None and obs.job.spec.suspend
-    suspended_pods = tuple(DeletePod(p, "spec.suspend is true") for p in obs.members) if suspended else ()
-    plan = make_plan(obs, None, (*deletes_of(obs), *suspended_pods), (), now)
+    suspended = [DeletePod(p, "spec.suspend is true") for p in obs.members] if obs.job.is_suspended else []
+    plan = make_plan(obs, None, (*deletes_of(obs), *suspended), (), now)
     return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
 
 

@@ -36,10 +36,9 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
     limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
-    holds = uses_nodes(obs)
-    left = limit - active_for(obs.status, holds=holds, now=now)
+    left = limit - active_for(obs, now)
     if left > 0:
-        return obs.again_at(now + left) if holds else obs
+        return obs.again_at(now + left) if uses_nodes(obs) else obs
     why = f"The job has had pods on nodes for its activeDeadlineSeconds ({limit}). To run it longer, create it again"
     return fail(obs, now, "DeadlineExceeded", f"{why} with a larger value.")
 

@@ -51,7 +51,7 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(obs) and not trains_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and not trains_on(obs):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
     return obs
@@ -200,6 +200,6 @@ def _why_lost(obs: Observation, lost: int) -> str:
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"The job lost {', '.join(texts) or 'a pod'}. This does not count as a failure."
-    if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and obs.survivors is not None and trains_on(obs):
         return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without that node, and is kept."
     return why

@@ -21,11 +21,10 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
     outage, may_be_lost_at = context.node_outage, _may_be_lost_at(obs)
     due = {node: time for node, time in may_be_lost_at.items() if now >= time}
     kept = outage.kept_nodes & due.keys() if outage else frozenset()
-    decided_already = kept | context.out_of_service
-    in_question = {node: time for node, time in due.items() if node not in decided_already}
-    training = still_training(obs.job, obs.status, in_question, now) if in_question else frozenset()
+    in_question = {node: time for node, time in due.items() if node not in kept | context.out_of_service}
+    training = still_training(obs, in_question, now)
     obs = _read_logs_of_survivors(obs, may_be_lost_at, now)
-    decided = decided_at(obs.job, obs.survivors, now)
+    decided = decided_at(obs, now)
     undecided = frozenset(in_question) if now < decided else frozenset()
     wake = {node: time for node, time in may_be_lost_at.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(obs.job, now))
@@ -42,14 +41,13 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
 
 def _may_be_lost_at(obs: Observation) -> dict[str, float]:
     """When each node that is not Ready may be given up (epoch seconds); -inf if it is out of service."""
-    patience, context = obs.spec.recovery.node_loss_seconds, obs.job.context
-    given_up = context.out_of_service
-    return {node: -inf if node in given_up else since + patience for node, since in context.unready.items()}
+    patience, given_up = obs.spec.recovery.node_loss_seconds, obs.job.context.out_of_service
+    return {node: -inf if node in given_up else since + patience for node, since in obs.job.context.unready.items()}
 
 
 def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float], now: float) -> Observation:
     """Have the logs of the job's pods on Ready nodes read (146), or note when the reading is to begin."""
-    staying = survivors(obs.job, obs.status)
+    staying = survivors(obs)
     if staying is None:
         return obs
     outage = obs.job.context.node_outage

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate
 
 from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
@@ -39,8 +40,7 @@ changes sooner.
 def report_of(obs: Observation) -> GroupReport | None:
     """The report of the master, if the master is a member; None without a credible report."""
     report, master = obs.job.feedback.report, master_of(obs)
-    spec = obs.job.spec
-    if report is None or master is None or spec is None or not spec.is_elastic:
+    if report is None or master is None or not obs.job.is_elastic:
         return None
     return report if report.master_uid == master.uid else None
 
@@ -79,10 +79,10 @@ def new_failures(obs: Observation) -> int:
 
 def first_report_due(obs: Observation) -> float:
     """Until when (epoch seconds) a running master's first report is awaited; 0.0 if no report is awaited."""
-    spec, master = obs.job.spec, master_of(obs)
-    if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
+    master = master_of(obs)
+    if not obs.job.is_elastic or master is None or not is_running(master) or report_of(obs) is not None:
         return 0.0
-    return (master.main.running_since or 0.0) + FIRST_REPORT_SECONDS if is_running(master) else 0.0
+    return (master.main.running_since or 0.0) + FIRST_REPORT_SECONDS
 
 
 def awaits_first_report(obs: Observation, now: float) -> bool:
@@ -100,26 +100,14 @@ def is_whole(obs: Observation, now: float) -> bool:
     return set(report.members) == {pod.name for pod in obs.members}
 
 
-def world_size(obs: Observation) -> int | None:
-    """The number of training processes by the report, capped at what the pods can have; None without a report."""
-    report, spec = report_of(obs), obs.job.spec
-    if report is None or spec is None:
-        return None
-    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in obs.members))
-
-
 def first_ranks(obs: Observation) -> dict[str, int]:
     """The rank of the first training process of each pod that trains, by the pod's name."""
-    report, spec = report_of(obs), obs.job.spec
-    if report is None or spec is None:
+    report = report_of(obs)
+    if report is None:
         return {}
     role_of = {pod.name: pod.role for pod in obs.members}
-    ranks: dict[str, int] = {}
-    rank = 0
-    for name in report.members:
-        ranks[name] = rank
-        rank += nproc_of(spec, role_of.get(name, ROLE_WORKER))
-    return ranks
+    counts = (nproc_of(obs.spec, role_of.get(name, ROLE_WORKER)) for name in report.members)
+    return dict(zip(report.members, accumulate(counts, initial=0), strict=False))
 
 
 def _training(status: JobStatus, report: GroupReport) -> Training | None:

@@ -38,7 +38,7 @@ _Rule: TypeAlias = Callable[[Observation, float], Observation]
 def observe(job: Job, now: float) -> Observation:
     """What has happened to the job."""
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
-    if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
+    if job.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
     obs = Observation(job=job, status=status)
     if status.finished or job.deleted:
@@ -46,7 +46,7 @@ def observe(job: Job, now: float) -> Observation:
     if job.spec is None:
         return lifecycle.complete_on_success(classify_unread_pods(obs), now)
     obs = classify_pods(find_lost_nodes(obs, now))
-    for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
+    for rule in _ELASTIC if job.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
             continue
@@ -75,7 +75,7 @@ def _is_needed(obs: Observation, failed: Retry) -> bool:
     """Whether the job cannot start without the failed size."""
     if obs.members or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
         return False
-    return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
+    return failed.size is None or failed.size <= obs.spec.minimum
 
 
 def _rules(failures: Iterable[_Rule], losses: Iterable[_Rule]) -> tuple[_Rule, ...]:

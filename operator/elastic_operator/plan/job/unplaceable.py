@@ -11,12 +11,11 @@ from math import inf
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import joined, listed, sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
-from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, backoff_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
