@@ -43,14 +43,10 @@ class ChangeTimes:
             self._times.drop(uid)
 
 
-def next_change(inputs: AllocationInputs) -> float:
+def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
     """The next time (epoch seconds) at which the job may change the allocation, without any other change; infinity if
     there is none.
     """
-    return ChangeTimes().next(inputs)
-
-
-def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
     times = _change_times(job, team, inputs.now, inputs.settings.starvation_seconds)
     return min((time for time in times if time > inputs.now), default=inf)
 

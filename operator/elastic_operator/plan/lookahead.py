@@ -53,10 +53,7 @@ class _DoubtedStep(NamedTuple):
 
 
 class LookaheadAllocator:
-    """Allocates in each pass, like `Allocator`, and withholds jobs for which the decision would not last.
-
-    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
-    """
+    """Allocates in each pass, like `Allocator`, and withholds jobs for which the decision would not last."""
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()

@@ -33,10 +33,9 @@ from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
-from elastic_operator.plan.observed_jobs import ObservedJobs
+from elastic_operator.plan.observed_jobs import JobMemory, ObservedJobs
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -77,9 +76,7 @@ class Planner:
         """
         self.plans = LastPlans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
-        self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
-        self._change_times = ChangeTimes()
-        self._decided: PassDecisions | None = None
+        self.forget_allocation()
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -103,7 +100,7 @@ class Planner:
         """Forget the allocation's state: the next allocation begins from nothing."""
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
-        self._decided = None
+        self._decided: PassDecisions | None = None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
-from elastic_operator.plan.job.observation import Observation, is_running, set_condition
+from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
 
@@ -25,8 +25,8 @@ PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 """The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
-def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
-    """The status with all its conditions. `obs.status` must have its counts; `obs.members` are the pods that stay."""
+def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observation:
+    """The observation with all conditions. Its status must have its counts; its members are the pods that stay."""
     ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
     phase, stalled = ready.code, ready.code in STALLED
     suspended = Reason("Suspended", "spec.suspend is true.") if obs.job.is_suspended else Reason("NotSuspended", "")
@@ -46,10 +46,10 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
         ]
     else:
         others = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
-        status = status.model_copy(update={"conditions": others})
+        obs = obs.with_status(conditions=others)
     for kind, holds, reason in answers:
-        status = set_condition(status, kind, holds, reason, obs.job.generation, now)
-    return status
+        obs = obs.with_condition(kind, holds, reason, now)
+    return obs
 
 
 def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:

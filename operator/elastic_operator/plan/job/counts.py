@@ -18,13 +18,12 @@ from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
-def with_counts(obs: Observation, now: float) -> JobStatus:
-    """The status with its counts brought up to date; `obs.members` are the pods that stay."""
+def with_counts(obs: Observation, now: float) -> Observation:
+    """The observation with its counts brought up to date; its members are the pods that stay."""
     status, job = obs.status, obs.job
     running = [pod for pod in obs.members if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(obs)
-    complete = _change_is_complete(obs, running, now)
     listed = [
         _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.planned_deletions and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
@@ -43,9 +42,9 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     update |= account(obs, now)
     if status.finished:
         update["target_replicas"] = 0
-    if complete and _resizing(status):
+    if _completes_change(obs, running, now):
         update["last_resize_time"] = status_time(now)
-    return status.model_copy(update=update)
+    return obs.with_status(**update)
 
 
 def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
@@ -72,14 +71,13 @@ def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
     )
 
 
-def _resizing(status: JobStatus) -> bool:
-    """Whether the newest change of size is not complete yet."""
-    return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
-
-
-def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> bool:
+def _completes_change(obs: Observation, running: list[OwnPod], now: float) -> bool:
+    """Whether the newest change of size is complete now, and was not when the status was written."""
+    status = obs.status
+    if not status.history or seconds(status.last_resize_time) >= seconds(status.history[0].time):
+        return False
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    return len(running) == obs.status.target_replicas > 0 and not leaving and is_whole(obs, now)
+    return len(running) == status.target_replicas > 0 and not leaving and is_whole(obs, now)
 
 
 def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:

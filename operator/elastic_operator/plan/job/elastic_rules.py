@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import joined
@@ -27,7 +26,6 @@ from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_back
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import (
     Observation,
-    end_incarnation,
     fail,
     is_running,
     master_of,
@@ -73,12 +71,11 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     if not obs.members:
         obs = count_losses(obs, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
-        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+        return replace_all(obs, Event("NewIncarnation", text, "Warning"))
     if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
         return count_losses(obs, lost, now)
-    obs = count_losses(obs, lost, now, reason=MASTER_LOST)
-    status = next_master(obs.status, now)
-    return replace(obs, status=status, events=(*obs.events, _replaced("The master is gone", status)))
+    obs = next_master(count_losses(obs, lost, now, reason=MASTER_LOST), now)
+    return obs.with_event(_replaced("The master is gone", obs))
 
 
 def end_without_master(obs: Observation, now: float) -> Observation:
@@ -94,13 +91,13 @@ def end_without_master(obs: Observation, now: float) -> Observation:
     if now < until:
         return obs.again_at(until)
     text = f"No master has run for {timeout} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
-    return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    return replace_all(obs, Event("NewIncarnation", text, "Warning"))
 
 
-def next_master(status: JobStatus, now: float) -> JobStatus:
-    """The status by which another master is created and the present one is deleted."""
-    since = status.master_lost_time or status_time(now)
-    return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
+def next_master(obs: Observation, now: float) -> Observation:
+    """The observation with the status by which another master is created and the present one is deleted."""
+    since = obs.status.master_lost_time or status_time(now)
+    return obs.with_status(master_epoch=(obs.status.master_epoch or 0) + 1, master_lost_time=since)
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
@@ -110,15 +107,15 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     The failed master is no longer a member, even if a sidecar keeps its pod in the phase Running.
     """
     others = tuple(pod for pod in obs.members if pod is not master)
-    obs = replace(obs, status=end_backoff_for_master(obs.status, obs.spec.minimum, now), members=others)
+    obs = replace(end_backoff_for_master(obs, now), members=others)
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
     if not obs.members:
         event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
-        return replace_all(obs, end_incarnation(obs.status), event)
-    status = next_master(obs.status, now).model_copy(update={"replicas": len(others)})
-    return obs.decided(status, _replaced(text, status), [obs.deletion(master, short_failure(master))])
+        return replace_all(obs, event)
+    obs = next_master(obs, now).with_status(replicas=len(others))
+    return obs.decided(_replaced(text, obs), [obs.deletion(master, short_failure(master))])
 
 
 def _had_master(obs: Observation) -> bool:
@@ -126,6 +123,6 @@ def _had_master(obs: Observation) -> bool:
     return any(pod.role == ROLE_MASTER and pod.is_alive for pod in obs.status.pods)
 
 
-def _replaced(why: str, status: JobStatus) -> Event:
-    text = joined(why, f"The operator creates master {status.master_epoch}.", "The other pods stay.")
+def _replaced(why: str, obs: Observation) -> Event:
+    text = joined(why, f"The operator creates master {obs.status.master_epoch}.", "The other pods stay.")
     return Event("MasterReplaced", text, "Warning")

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
-from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present_pods, replace_all
+from elastic_operator.plan.job.observation import Observation, fail, present_pods, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 JUST_CHANGED_SECONDS = 120.0
@@ -46,7 +46,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     if obs.status.finished:
         return obs
     event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
-    return replace_all(obs, end_incarnation(obs.status), event)
+    return replace_all(obs, event)
 
 
 def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:

@@ -5,7 +5,6 @@ report fits the job.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import accumulate
 
 from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
@@ -62,7 +61,7 @@ def merge_report(obs: Observation, now: float) -> Observation:
         return obs.again_at(measured_by)
     failed = obs.status.total_failures + new_failures(obs)
     obs = obs.with_status(membership_generation=report.generation, total_failures=failed)
-    return replace(obs, events=(*obs.events, _formed(report, latest))) if report.members else obs
+    return obs.with_event(_formed(report, latest)) if report.members else obs
 
 
 def new_failures(obs: Observation) -> int:

@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.job import listed_workers
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, master_of
+from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of
 
 
 def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -40,7 +40,7 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     else:
         return obs
     to_delete = [obs.deletion(pod, why) for pod in obs.members]
-    return replace(obs.decided(end_incarnation(obs.status), Event("NewIncarnation", after), to_delete), members=())
+    return replace(end_incarnation(obs).decided(Event("NewIncarnation", after), to_delete), members=())
 
 
 def _is_starting(obs: Observation) -> bool:
@@ -90,9 +90,9 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         event = Event("QuotaReclaimed", f"{event.message} {victims}")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
-    status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     write_first = obs.write_status_first or (after < before and not _is_found_again(obs, grant))
-    return replace(obs, status=status, write_status_first=write_first, events=(*obs.events, event))
+    obs = obs.with_status(**update).with_change(now, before, after, reason, message, excused=withdrawn)
+    return replace(obs.with_event(event), write_status_first=write_first)
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
@@ -110,8 +110,7 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
         return obs
     smaller = why_smaller(grant)
     why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
-    status = add_change(obs.status, now, assignment.replicas, assignment.replicas, *why)
-    return replace(obs, status=status, events=(*obs.events, Event(*why)))
+    return obs.with_change(now, assignment.replicas, assignment.replicas, *why).with_event(Event(*why))
 
 
 def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
@@ -125,15 +124,14 @@ def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
         return obs
     before, after = status.target_replicas, status.target_replicas - len(evicted)
     why = _reclaimed(len(evicted), names_of(evicted))
-    update = {
-        "pods": [pod for pod in status.pods if pod.uid not in evicted],
-        "replicas": status.replicas - len(evicted),
-        "target_replicas": after,
-        "resizes": status.resizes + 1,
-    }
-    status = add_change(status.model_copy(update=update), now, before, after, *why)
+    obs = obs.with_status(
+        pods=[pod for pod in status.pods if pod.uid not in evicted],
+        replicas=status.replicas - len(evicted),
+        target_replicas=after,
+        resizes=status.resizes + 1,
+    )
     event = Event(why.code, _shrinks(before, after, why.message))
-    return replace(obs, status=status, events=(*obs.events, event))
+    return obs.with_change(now, before, after, *why).with_event(event)
 
 
 def _is_found_again(obs: Observation, grant: Grant) -> bool:

@@ -6,7 +6,6 @@ All share one rule, because nearly every job has no warning in nearly every pass
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from elastic_api.status import ConditionType, RetryCause, SizeReason
 from elastic_operator.plan.facts.decisions import Event
@@ -14,7 +13,7 @@ from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.job.observation import Observation, set_condition
+from elastic_operator.plan.job.observation import Observation
 
 KINDS = (
     ConditionType.NODES_UNREACHABLE,
@@ -35,17 +34,14 @@ def warn(obs: Observation, now: float) -> Observation:
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
     }
-    if not reasons and not warned:
-        return obs
-    status, events = obs.status, obs.events
     for kind in KINDS:
         if kind not in reasons and kind not in warned:
             continue
         reason = reasons.get(kind, Reason("Over", ""))
-        status = set_condition(status, kind, kind in reasons, reason, obs.job.generation, now)
+        obs = obs.with_condition(kind, kind in reasons, reason, now)
         if kind not in warned:
-            events = (*events, Event(kind.value, reason.message, "Warning"))
-    return replace(obs, status=status, events=events)
+            obs = obs.with_event(Event(kind.value, reason.message, "Warning"))
+    return obs
 
 
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
