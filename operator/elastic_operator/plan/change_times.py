@@ -22,9 +22,7 @@ class ChangeTimes:
         """The policies and the settings."""
 
     def next(self, inputs: AllocationInputs) -> float:
-        """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
-        none.
-        """
+        """When (epoch seconds) time alone may change the allocation of this input next; infinity for never."""
         if self._last_seen.changed((inputs.teams, inputs.team_of, inputs.settings)):
             self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
@@ -44,9 +42,7 @@ class ChangeTimes:
 
 
 def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
-    """The next time (epoch seconds) at which the job may change the allocation, without any other change; infinity if
-    there is none.
-    """
+    """When (epoch seconds) time alone may change the allocation next because of this job; infinity for never."""
     times = _change_times(job, team, inputs.now, inputs.settings.starvation_seconds)
     return min((time for time in times if time > inputs.now), default=inf)
 

@@ -71,9 +71,7 @@ class Planner:
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
         self._observe_at = DelayQueue()
-        """When (epoch seconds) a job is observed even if the view reports no change: when time alone may change its
-        observation, or in the next pass.
-        """
+        """When (epoch seconds) a job is observed even without a change in the view; -inf: in the next pass."""
         self.plans = LastPlans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self.forget_allocation()
@@ -179,9 +177,7 @@ class Planner:
     def quarantine(
         self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
-        """Quarantine a job that has caused an error. Returns the observation of the quarantined job; None if the job is
-        deleted.
-        """
+        """Quarantine a job that has caused an error, and observe it; None if the job is deleted."""
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.job(uid))

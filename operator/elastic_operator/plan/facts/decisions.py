@@ -1,6 +1,4 @@
-"""The decisions: assignments and grants for all jobs (`allocation`), and the plan of one pass for one job
-(`reconcile`).
-"""
+"""Decisions: assignments and grants for all jobs (`allocation`), and the plan of a pass for a job (`reconcile`)."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ class Grant:
     only_for_foreign_pods: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
     deferred: frozenset[str] = frozenset()
-    """The kept pods (uids) whose release is decided and deferred, because their preemptors may be unable to use the
-    room (139).
-    """
+    """The kept pods (uids) whose release is deferred, because their preemptors may be unable to use the room (139)."""
 
     @property
     def waits(self) -> bool:

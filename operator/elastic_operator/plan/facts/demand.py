@@ -127,9 +127,7 @@ class JobDemand:
     avoided: tuple[str, ...] = ()
     """A sentence on each node that its pods avoid for a while (137)."""
     provisioning_pods: tuple[Member, ...] = ()
-    """Pods that request new nodes from an autoscaler, for the missing part of the minimum (49). They are not members,
-    because they hold no GPUs.
-    """
+    """Pods that request new nodes for the missing part of the minimum (49). No members: they hold no GPUs."""
     node_request: NodeRequest | None = None
     """When its pods may request new nodes; None: never (49)."""
 
@@ -166,9 +164,7 @@ class JobDemand:
         return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
-        """When (epoch seconds) the job may have that size; -inf: at any time. If growth costs work, larger sizes are
-        allowed earlier.
-        """
+        """When (epoch seconds) the job may have that size; -inf: at any time. A larger one may come earlier (148)."""
         if size <= self.undelayed_size:
             return -inf
         if not self.resize_cost or self.changed_at is None:

@@ -60,9 +60,7 @@ class MainContainer:
     is_consequence: bool = False
     """Whether the log shows that the container failed because another pod had failed."""
     script_exit_code: int | None = None
-    """The exit code of the first process of the container that failed, negative for a signal; None if the log names
-    none.
-    """
+    """The exit code of the first failed process of the container, negative for a signal; None if the log names none."""
     last_output: LastOutput | None = None
     """None until the container has failed and its log was read."""
 
@@ -146,9 +144,7 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """The rules for requests of new nodes: after `delay_seconds`, pods wait for kube-scheduler, for at most
-    `timeout_seconds` (49).
-    """
+    """Requests of new nodes: after `delay_seconds`, pods wait for kube-scheduler for at most `timeout_seconds` (49)."""
 
     delay_seconds: float = 30.0
     timeout_seconds: float = 900.0

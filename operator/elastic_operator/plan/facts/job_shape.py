@@ -1,6 +1,4 @@
-"""Makes the shape of a job from its spec: finds the one flavor that all its pods can use, and limits the pods to its
-nodes.
-"""
+"""Makes the shape of a job from its spec: finds the flavor that all its pods can use, and limits them to its nodes."""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ from elastic_operator.plan.facts.text import Reason
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
-"""Times may be this far ahead of now: they have whole seconds, and an earlier leader may have measured the clock
-differently.
-"""
+"""Times may be this far ahead of now: they have whole seconds, and leaders measure the clock differently."""
 
 
 _ROUNDING_SECONDS = 0.001
@@ -51,9 +49,7 @@ def lasts(until: float, longest: float, now: float) -> bool:
 
 
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
-    """The wait (seconds) after the `times`-th failure in a row: `first`, doubled with each further failure, and never
-    more than `most`.
-    """
+    """The wait (seconds) after the `times`-th failure in a row: `first`, doubled with each further one up to `most`."""
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
 
 

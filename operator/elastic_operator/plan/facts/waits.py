@@ -35,9 +35,7 @@ HELD_WITHOUT_PODS_SECONDS = 60
 """The same for a job without pods: it has nothing to lose, and may be entitled to GPUs."""
 
 FUTILE_TRIES = 3
-"""After this many futile tries a preemptor backs off (139). The first futile tries cause no back-off, because the
-obstacle may have passed.
-"""
+"""A preemptor backs off after this many futile tries (139). After fewer, the obstacle may have passed."""
 FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS = 3600.0, 86_400.0
 """The first back-off of such a preemptor, doubled after each further try up to the maximum."""
 

@@ -1,6 +1,4 @@
-"""Makes the counts in a job's status: the numbers of pods, processes and GPUs, and the list of pods. Most of them come
-from the pods alone.
-"""
+"""Makes the numbers of pods, processes and GPUs in a job's status, and its list of pods, mostly from the pods alone."""
 
 from __future__ import annotations
 
@@ -91,9 +89,7 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
 
 
 def _world_size(obs: Observation, running: list[OwnPod]) -> int:
-    """The number of training processes: by the master's report, but no more than the pods can have; else a count from
-    the running pods.
-    """
+    """The training processes: by the master's report, capped at what the pods can have; else by the running pods."""
     if obs.job.spec is None:
         return 0
     report = report_of(obs)

@@ -190,9 +190,7 @@ def end_backoff_for_master(obs: Observation, now: float) -> Observation:
 
 
 def _why_lost(obs: Observation, lost: int) -> str:
-    """A sentence with the lost pods: first pods that the cluster ended, then deleted pods that the last status
-    lists.
-    """
+    """A sentence with the lost pods: pods that the cluster ended, then deleted pods that the last status lists."""
     alive = {pod.name for pod in reported(obs)}
     going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
     causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}

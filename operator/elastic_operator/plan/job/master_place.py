@@ -1,6 +1,4 @@
-"""Gives a new master without a place the place of the highest worker, because the workers cannot train without a
-master.
-"""
+"""Gives a new master that finds no place the place of the highest worker: workers cannot train without a master."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Puts the group of an Elastic job into the job's status, from its master's report (`facts/group_report.py`), if the
-report fits the job.
-"""
+"""Puts the group of an Elastic job into its status, from its master's report (`facts/group_report.py`)."""
 
 from __future__ import annotations
 
@@ -19,21 +17,15 @@ from elastic_operator.plan.job.observation import Observation, is_running, maste
 from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0
-"""The first step after a change shows how long the pause was. The operator waits for the report of that step for no
-longer than this.
-"""
+"""The first step after a change shows how long the pause was. Its report is awaited for no longer than this."""
 TRAINING_SECONDS = 20.0
 """The progress of the training is written no more often than this."""
 FIRST_REPORT_SECONDS = 60.0
-"""A launcher answers soon after its container runs. If it does not within this time, it may be out of reach
-for good.
-"""
+"""A launcher answers soon after its container runs; if it has not within this time, it may be out of reach for good."""
 FAILURE = "Failure"
 """The reason of a group's change that was caused by a failure of the script."""
 CLOCKS_APART_SECONDS = 60.0
-"""A change in a report may be this much earlier than the same change in the history: clocks differ, and pods notice
-changes sooner.
-"""
+"""A reported change may be this much earlier than in the history: clocks differ, and pods notice changes sooner."""
 
 
 def report_of(obs: Observation) -> GroupReport | None:

@@ -19,9 +19,7 @@ _MAX_NUMBER = 2**53
 """The highest number that the operator writes. Python could read a number of 4,300 digits, but not write it."""
 
 MAX_NAMED = 1000
-"""In a larger job members are listed by uid alone, because all annotations of a pod together may have 256 KiB. Names
-only help people.
-"""
+"""A larger job lists members by uid alone: all annotations of a pod may have 256 KiB. Names only help people."""
 
 
 def changed_membership(obs: Observation, now: float) -> Membership | None:

@@ -43,9 +43,7 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """When the pod began to wait for its present step. The image of a container is pulled when the container before it
-    has ended.
-    """
+    """When the pod began its present step. A container's image is pulled when the container before it has ended."""
     bound = pod.created if pod.bound_since is None else pod.bound_since
     return max(bound, pod.main.waiting_since or bound)
 

@@ -33,9 +33,7 @@ def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand |
 
 
 def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
-    """Delete the pods (uids) whose GPUs others get, workers before the master. The status says why nothing else is
-    done.
-    """
+    """Delete the pods (uids) whose GPUs others get. The status says why nothing else is done."""
     why = "Others are entitled to its GPUs."
     deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
@@ -51,9 +49,7 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
 
 
 def _of_size(obs: Observation, after: int, why: str, now: float) -> Observation:
-    """The observation with that many pods; unchanged if its status has that number already, because each deletion may
-    be tried again.
-    """
+    """The observation with that many pods; unchanged if its status says so: a deletion may be tried again."""
     previous = obs.status.target_replicas
     if after == previous:
         return obs

@@ -72,9 +72,7 @@ _Problems: TypeAlias = defaultdict[str, list[Reason]]
 def resolve(
     policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
 ) -> ResolvedPolicies:
-    """Teams from policies; `flavors` are the names of the flavors in the settings. The result does not depend on their
-    order.
-    """
+    """Teams from policies, in whatever order they come; `flavors` are the names of the flavors in the settings."""
     problems: _Problems = defaultdict(list)
     stored = sorted(policies, key=by_age)
     readable = tuple(_readable(stored, problems))
@@ -137,9 +135,7 @@ def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Pro
 
 
 def _cut(oldest: Policy, policies: Sequence[Policy], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the oldest of a circle, put it at the top, and note the problem for all policies of the
-    circle.
-    """
+    """If the policy is the oldest of a circle, put it at the top, and note the problem for all its policies."""
     circle = _circle(oldest.name, parents)
     if not circle:
         return
