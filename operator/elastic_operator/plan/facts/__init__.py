@@ -1,5 +1,7 @@
 """The planner's input and output as frozen dataclasses, and the rules that all packages of `plan` share.
 
+Times are seconds since the epoch on the API server's clock, as floats.
+
 Input:
     job             a job with its pods; `JobContext`: the facts outside the job that its plan depends on
     node            a node with its use, and whether it takes pods

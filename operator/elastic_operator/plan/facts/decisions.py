@@ -21,7 +21,6 @@ class Slot:
     ready: bool
 
     def pod_name(self, job_name: str) -> str:
-        """The name of that pod of the job."""
         return pod_name(job_name, self.role, self.index)
 
 
@@ -68,7 +67,6 @@ class Grant:
 
     @property
     def message(self) -> str:
-        """The sentence of the `size_reason`."""
         return self.size_reason.message
 
     def deferring(self, deferred: frozenset[str], size: int, waiting: Set[str] = frozenset()) -> Grant:

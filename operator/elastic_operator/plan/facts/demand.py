@@ -1,4 +1,4 @@
-"""A job as the allocator sees it. Times are seconds since the epoch on the API server's clock, as floats."""
+"""A job as the allocator sees it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ class Member(Load):
 
     @staticmethod
     def at(uid: str, slot: OwnPod | Slot, load: Load) -> Member:
-        """The member at the place of that pod or slot, with that load."""
         return Member(
             load.requests, load.gpus, load.host_ports, uid=uid, role=slot.role, index=slot.index, node=slot.node
         )
@@ -138,7 +137,6 @@ class JobDemand:
 
     @property
     def gpus(self) -> int:
-        """The GPUs of its members."""
         return sum(member.gpus for member in self.members)
 
     @property
@@ -156,7 +154,6 @@ class JobDemand:
         return self.shape.master.gpus + self.shape.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
-        """The requirements of the job's pods of that role."""
         return self.shape.master if role == ROLE_MASTER else self.shape.worker
 
     def starves_from(self, starvation_seconds: float) -> float:

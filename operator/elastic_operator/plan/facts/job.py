@@ -1,7 +1,4 @@
-"""The immutable facts of one job with its pods, as the stores show them. The job's plan is made from these facts.
-
-Times are seconds since the epoch on the API server's clock, as floats.
-"""
+"""The facts of one job with its pods, as the stores show them. The job's plan is made from these facts."""
 
 from __future__ import annotations
 
@@ -273,7 +270,6 @@ class Job:
 
     @property
     def active_pods(self) -> tuple[OwnPod, ...]:
-        """Its pods that have not ended and are not being deleted."""
         return tuple(pod for pod in self.pods if pod.active)
 
     @property

@@ -40,11 +40,7 @@ def claims_of(spec: JobSpec) -> frozenset[str]:
 
 
 def job_shape(
-    master: PodShape,
-    worker: PodShape,
-    *,
-    flavors: Sequence[Flavor],
-    priorities: tuple[int, int] = (1, 0),
+    master: PodShape, worker: PodShape, *, flavors: Sequence[Flavor], priorities: tuple[int, int] = (1, 0)
 ) -> JobShape:
     """The shapes of a job's pods. Pods with GPUs are limited to the nodes of the one flavor that suits all of them."""
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
@@ -54,9 +50,8 @@ def job_shape(
     counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
     suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
     if len(suitable) != 1:
-        return JobShape(
-            master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
-        )
+        problem = _problem(sorted(requested), suitable or counting, bool(suitable))
+        return JobShape(master, worker, "", problem, priorities)
     flavor = suitable[0]
     kept = _kept_to(master, flavor)
     return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)

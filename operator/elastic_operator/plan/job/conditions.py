@@ -79,12 +79,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         return Reason(
             Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or sentence(job.feedback.write_error)
         )
-    nodes_asked = (
-        grant is not None
-        and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
-        and not any(map(is_running, obs.members))
-    )
-    if status.target_replicas == 0 or nodes_asked:
+    asks = grant is not None and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
+    if status.target_replicas == 0 or (asks and not any(map(is_running, obs.members))):
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
         return Reason(Phase.QUEUED, joined(*texts))
     return _group_phase(obs, now)
@@ -101,8 +97,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     if not obs.members:
         return sentence(obs.job.needs_edit)
     return joined(
-        obs.job.needs_edit,
-        f"Until the job is edited, it continues with {pods(len(obs.members))} and gets no more.",
+        obs.job.needs_edit, f"Until the job is edited, it continues with {pods(len(obs.members))} and gets no more."
     )
 
 
@@ -205,20 +200,16 @@ def _complete(obs: Observation, now: float) -> bool:
     leaving = any(
         (pod.deleting_since is not None or pod.uid in obs.planned_deletions) and not pod.ended for pod in obs.job.pods
     )
-    return (
-        len(obs.members) == obs.status.target_replicas
-        and all(map(is_running, obs.members))
-        and not leaving
-        and is_whole(obs, now)
-    )
+    all_run = len(obs.members) == obs.status.target_replicas and all(map(is_running, obs.members))
+    return all_run and not leaving and is_whole(obs, now)
 
 
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return (
-        f"{held[0]} is still being deleted. The job continues when it is deleted." if held and not obs.members else ""
-    )
+    if not held or obs.members:
+        return ""
+    return f"{held[0]} is still being deleted. The job continues when it is deleted."
 
 
 def _left_behind(obs: Observation) -> str:

@@ -14,23 +14,10 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.failures import (
-    count_failure,
-    fail_if_not_retryable,
-    failed_pods,
-    note_last_output,
-    short_failure,
-    too_many_in_all,
-)
+from elastic_operator.plan.job.failures import count_failure, failed_pods, judge, short_failure, too_many_in_all
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
-from elastic_operator.plan.job.observation import (
-    Observation,
-    fail,
-    is_running,
-    master_of,
-    replace_all,
-)
+from elastic_operator.plan.job.observation import Observation, fail, is_running, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -42,11 +29,9 @@ def handle_failed_pods(obs: Observation, now: float) -> Observation:
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
         return obs
-    obs = note_last_output(obs, failed[0], now)
-    if over := fail_if_not_retryable(obs, failed, now):
-        return over
+    obs = judge(obs, failed, now)
     master = next((pod for pod in failed if pod.role == ROLE_MASTER), None)
-    return obs if master is None else _replace_failed_master(obs, master, now)
+    return obs if master is None or obs.status.finished else _replace_failed_master(obs, master, now)
 
 
 def fail_at_max_restarts(obs: Observation, now: float) -> Observation:

@@ -43,12 +43,8 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
         return obs.with_status(held_until=until, target_replicas=granted).again_at(seconds(until))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
-    is_another = (
-        flap_window is not None
-        and flap_window.no_external_change_since > began - 1
-        and len(obs.members) < obs.spec.minimum
-    )
-    if now >= seconds(until) or edited or is_another:
+    is_another = flap_window is not None and flap_window.no_external_change_since > began - 1
+    if now >= seconds(until) or edited or (is_another and len(obs.members) < obs.spec.minimum):
         return obs.with_status(held_until=None)
     return obs.again_at(seconds(until))
 
@@ -87,10 +83,8 @@ def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> l
     within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
     for change in _since(obs.status, max(now - within, flap_window.no_external_change_since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
-        next_turn, turn_is_over = (
-            turn_is_over,
-            flap_window.time_sharing and change.to == 0 and change.reason == "PreemptedByJob",
-        )
+        is_preempted = change.to == 0 and change.reason == "PreemptedByJob"
+        next_turn, turn_is_over = turn_is_over, flap_window.time_sharing and is_preempted
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
         if change.excused:
             direction = before

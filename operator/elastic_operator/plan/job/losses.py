@@ -19,12 +19,7 @@ from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, sta
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
-from elastic_operator.plan.job.observation import (
-    Observation,
-    master_of,
-    present_pods,
-    replace_all,
-)
+from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
 
 MASTER_LOST = "MasterLost"

@@ -18,7 +18,9 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
     context = obs.job.context
     if not context.unready:
         return obs
-    outage, may_be_lost_at = context.node_outage, _may_be_lost_at(obs)
+    outage, patience = context.node_outage, obs.spec.recovery.node_loss_seconds
+    may_be_lost_at = {node: since + patience for node, since in context.unready.items()}
+    may_be_lost_at |= dict.fromkeys(context.out_of_service, -inf)
     due = {node: time for node, time in may_be_lost_at.items() if now >= time}
     kept = outage.kept_nodes & due.keys() if outage else frozenset()
     in_question = {node: time for node, time in due.items() if node not in kept | context.out_of_service}
@@ -37,12 +39,6 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
         kept_nodes=kept,
         training_nodes=training,
     )
-
-
-def _may_be_lost_at(obs: Observation) -> dict[str, float]:
-    """When each node that is not Ready may be given up (epoch seconds); -inf if it is out of service."""
-    patience, given_up = obs.spec.recovery.node_loss_seconds, obs.job.context.out_of_service
-    return {node: -inf if node in given_up else since + patience for node, since in obs.job.context.unready.items()}
 
 
 def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float], now: float) -> Observation:

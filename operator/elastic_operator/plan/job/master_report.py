@@ -124,11 +124,9 @@ def _training(status: JobStatus, report: GroupReport) -> Training | None:
         eta=span(left) if left is not None else None,
         metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
     )
-    return (
-        training.model_copy(update={"last_updated_time": status_time(report.read_at)})
-        if training != Training()
-        else None
-    )
+    if training == Training():
+        return None
+    return training.model_copy(update={"last_updated_time": status_time(report.read_at)})
 
 
 def _metrics(report: GroupReport) -> Iterator[tuple[str, str]]:
@@ -147,9 +145,8 @@ def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
     history = list(status.history)
     reported = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
     for index, change in enumerate(history):
-        found = (
-            next((one for one in reported if _is_of(one, change)), None) if change.from_ > 0 and change.to > 0 else None
-        )
+        resized = change.from_ > 0 and change.to > 0
+        found = next((one for one in reported if resized and _is_of(one, change)), None)
         if found is None:
             continue
         if change.pause_seconds is None:

@@ -19,11 +19,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def make_plan(
-    obs: Observation,
-    grant: Grant | None,
-    deletes: tuple[DeletePod, ...],
-    creates: tuple[CreatePod, ...],
-    now: float,
+    obs: Observation, grant: Grant | None, deletes: tuple[DeletePod, ...], creates: tuple[CreatePod, ...], now: float
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))

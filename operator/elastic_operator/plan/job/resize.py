@@ -101,12 +101,8 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     If none is created again, an earlier leader has already recorded the change and got no further.
     """
     assignment = grant.assignment
-    if (
-        obs.finishing
-        or not grant.preemptors
-        or not assignment.create
-        or not any(pod.uid in assignment.release for pod in obs.members)
-    ):
+    leaves = any(pod.uid in assignment.release for pod in obs.members)
+    if obs.finishing or not (grant.preemptors and assignment.create and leaves):
         return obs
     smaller = why_smaller(grant)
     why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")

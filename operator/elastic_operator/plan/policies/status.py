@@ -11,14 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from elastic_api.policy import (
-    MAX_FLAVORS,
-    Amounts,
-    FlavorAmounts,
-    JobCounts,
-    PolicyConditionType,
-    PolicyStatus,
-)
+from elastic_api.policy import MAX_FLAVORS, Amounts, FlavorAmounts, JobCounts, PolicyConditionType, PolicyStatus
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.lending import lent_gpus
 from elastic_operator.plan.facts.demand import JobDemand
