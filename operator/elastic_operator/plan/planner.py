@@ -23,11 +23,9 @@ from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.decisions import Grant, Plan
-from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -186,10 +184,21 @@ class Planner:
 
     def _take_inputs(self, view: ClusterView) -> AllocationInputs:
         """The input to allocate from; the same object while nothing but time differs."""
-        jobs = self._observed_jobs
+        jobs, policies, settings = self._observed_jobs, view.policies, view.settings
         nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
-        made_of = view.policies, jobs.demands, nodes, foreign_pods
-        return self._inputs.get(made_of, _inputs_of, view, *made_of)
+
+        def make() -> AllocationInputs:
+            return AllocationInputs(
+                now=view.now,
+                nodes=nodes,
+                jobs=jobs.demands,
+                settings=settings,
+                teams=(*policies.teams, *settings.default_parents),
+                team_of=policies.team_of,
+                foreign_pods=foreign_pods,
+            )
+
+        return self._inputs.get((policies, jobs.demands, nodes, foreign_pods), make)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
@@ -285,24 +294,6 @@ class Planner:
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
         """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
         return plan_in_quarantine(job, release, now)
-
-
-def _inputs_of(
-    view: ClusterView,
-    policies: ResolvedPolicies,
-    demands: tuple[JobDemand, ...],
-    nodes: tuple[Node, ...],
-    foreign_pod: tuple[ForeignPod, ...],
-) -> AllocationInputs:
-    return AllocationInputs(
-        now=view.now,
-        nodes=nodes,
-        jobs=demands,
-        settings=view.settings,
-        teams=(*policies.teams, *view.settings.default_parents),
-        team_of=policies.team_of,
-        foreign_pods=foreign_pod,
-    )
 
 
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
