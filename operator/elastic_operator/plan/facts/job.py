@@ -172,9 +172,7 @@ class JobFeedback:
     What is None below is then about to come.
     """
     last_answer_at: float | None = None
-    """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
-    not asked every second (92).
-    """
+    """When the master last answered, or since when it is asked each second, if that is later; None: it is not (92)."""
     group: TorchrunGroup | None = None
     """The group that the logs of the job's pods show since they are read; None: they are not read (146)."""
 
@@ -193,9 +191,7 @@ class JobContext:
     misplaced: Mapping[str, str] = field(default_factory=dict)
     """The unbound pods (uids) whose planned node takes them no more, each with the reason (142)."""
     evicted_for: Mapping[str, str] = field(default_factory=dict)
-    """The pods (uids) that were evicted for foreign pods, and that the status still lists as alive, each with the name
-    of the foreign pod (203).
-    """
+    """Evicted pods (uids) that the status still lists as alive, each with the name of its foreign preemptor (203)."""
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds). It limits the grace in the job's spec."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)

@@ -33,9 +33,7 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
 
 
 def complete_on_success(obs: Observation, now: float) -> Observation:
-    """End the job if the master's main container ended with exit code 0. This does not count if the pod's deletion was
-    requested before (18).
-    """
+    """End the job if the master's main container ended with exit code 0, before a deletion was requested (18)."""
     for pod in present_pods(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")

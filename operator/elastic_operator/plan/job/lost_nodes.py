@@ -12,9 +12,7 @@ from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_a
 
 
 def find_lost_nodes(obs: Observation, now: float) -> Observation:
-    """The observation with the nodes of the job's pods that are not Ready, which of them are given up (86, 92 and 146),
-    and when this may change.
-    """
+    """Find which nodes of the job's pods that are not Ready are given up (86, 92, 146), and when this may change."""
     context = obs.job.context
     if not context.unready:
         return obs

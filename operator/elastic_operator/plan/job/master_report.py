@@ -157,9 +157,7 @@ def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
 
 
 def _is_of(reported: GroupChange, change: Change) -> bool:
-    """Whether this change of the group belongs to that change in the history. The change of the group is newer than the
-    last known generation.
-    """
+    """Whether this change of the group, which is newer than the known generation, is that change in the history."""
     in_time = reported.time >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
     if reported.reason == change.reason == MASTER_LOST:
         return in_time

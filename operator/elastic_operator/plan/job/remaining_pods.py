@@ -72,12 +72,14 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
     )
 
 
-def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """The demand of a job of which only these pods are known. All GPUs of these pods are of that flavor.
+def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:
+    """The demand of a job of which only these pods are known, with GPUs of that flavor; None if they hold no GPUs.
 
     If the job may still run, its minimum is the smallest size that its pods were made for. Below this size the job is
     stopped as a whole.
     """
+    if flavor is None:
+        return None
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
     worker = next((pod for pod in pods if pod.role != ROLE_MASTER), master)

@@ -38,9 +38,7 @@ def still_training(obs: Observation, due: Mapping[str, float], now: float) -> fr
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """The end of validity (epoch seconds) of the master's last answer; -inf if it is not polled. A master that is about
-    to be polled has FRESH_SECONDS to answer.
-    """
+    """Until when (epoch seconds) the master's last answer counts, or its first is awaited; -inf if it is not polled."""
     answered_at = job.feedback.last_answer_at
     if answered_at is None:
         return now + FRESH_SECONDS if job.feedback.pods_are_asked else -inf

@@ -54,8 +54,7 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     yield from job.context.warnings.items()
     if ConditionType.FLAGS_NOT_USED not in job.context.warnings and (flags := _flags_of_its_command(obs)):
         yield ConditionType.FLAGS_NOT_USED, Reason(SET_BY_OPERATOR, flags)
-    given_up = _given_up(obs)
-    if given_up:
+    if given_up := _given_up(obs):
         yield ConditionType.PODS_GIVEN_UP, Reason("CannotBeEnded", given_up)
     known, failed = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.failed_size
     if known is not None and failed is not None and failed.cause is RetryCause.PODS_NOT_STARTED:
