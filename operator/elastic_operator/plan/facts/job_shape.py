@@ -46,7 +46,8 @@ def job_shape(
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
-    requested = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
+    counted = {name for flavor in flavors for name in flavor.resources}
+    requested = {name for name in counted if any(shape.requests.get(name) for shape in with_gpus)}
     counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
     suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
     if len(suitable) != 1:
@@ -55,11 +56,6 @@ def job_shape(
     flavor = suitable[0]
     kept = _kept_to(master, flavor)
     return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)
-
-
-def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
-    """The extended resources that a pod of that shape requests and that count as GPUs."""
-    return {name for flavor in flavors for name in flavor.resources if shape.requests.get(name)}
 
 
 def _may_be(shape: PodShape, flavor: Flavor) -> bool:

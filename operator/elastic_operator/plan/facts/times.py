@@ -13,8 +13,6 @@ from elastic_operator.plan.facts.text import Reason
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
 """Times may be this far ahead of now: they have whole seconds, and leaders measure the clock differently."""
-
-
 _ROUNDING_SECONDS = 0.001
 """The most by which a sum of times may exceed a whole second by rounding alone."""
 
