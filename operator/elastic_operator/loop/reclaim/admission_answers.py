@@ -18,9 +18,9 @@ from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
-from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
+from elastic_operator.plan.facts.waits import FUTILE_TRIES, backoff_seconds
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.pods_to_create import pods_to_create
+from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
 
 ALL_ANSWERS_SECONDS = 10.0

@@ -27,9 +27,9 @@ from elastic_operator.loop.writes.master import pod_now
 from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
-from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
+from elastic_operator.plan.facts.waits import FUTILE_TRIES
 from elastic_operator.read.foreign.foreign_pod import PodBackoff
 from elastic_operator.read.foreign.reservation import (
     CONDITION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.active_time import active_for, uses_nodes
+from elastic_operator.plan.job.active_time import active_for
 from elastic_operator.plan.job.observation import Observation
 
 OLD_SECONDS = 600.0
@@ -28,4 +28,4 @@ def _ends(obs: Observation, now: float) -> Iterator[float]:
         if now - reported <= OLD_SECONDS:
             yield reported + training.estimated_remaining_seconds
     if spec is not None and spec.active_deadline_seconds is not None:
-        yield now + spec.active_deadline_seconds - active_for(obs.status, holds=uses_nodes(obs), now=now)
+        yield now + spec.active_deadline_seconds - active_for(obs, now)

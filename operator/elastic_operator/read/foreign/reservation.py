@@ -15,8 +15,8 @@ import msgspec
 from elastic_api.job import GROUP
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.facts.futility_backoff import MAX_FUTILE_SECONDS, backoff_seconds
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+from elastic_operator.plan.facts.waits import MAX_FUTILE_SECONDS, backoff_seconds
 
 FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
