@@ -54,7 +54,7 @@ async def following(reflector: Reflector[Any]) -> AsyncIterator[None]:
 
 async def test_the_server_s_clock_is_read_from_its_answers(session: Session):
     assert (await session.get("/version"))["major"] == "1"
-    assert abs(session.api_time() - time.time()) < 2
+    assert abs(session.clock.time() - time.time()) < 2
 
 
 @pytest.mark.parametrize("seconds", [0.003, 0.01, 0.03, 0.3])

@@ -84,7 +84,7 @@ async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disru
     assert int(leaving.metadata.resource_version) > int(pod.metadata.resource_version)
     own = convert.own_pod(leaving, Load({}), role="worker", index=0)
     assert own.deleting_since is not None
-    assert abs(own.deleting_since - session.api_time()) < 5
+    assert abs(own.deleting_since - session.clock.time()) < 5
     assert own.disrupted == ""
     with pytest.raises(NameTaken, match="still being deleted"):
         await api_requests.create_pod(session, make_pod(owner), job_uid=owner.uid)

@@ -93,7 +93,7 @@ class EventRecorder:
             self._on_drop()
             return
         self._rates.take(subject.uid)
-        now, wall = time.monotonic(), self._session.api_time()
+        now, wall = time.monotonic(), self._session.clock.time()
         known = self._series.pop((subject.uid, event), None)
         if known is not None and now - known.seen < SERIES_SECONDS:
             series = replace(known, count=known.count + 1, last=wall, seen=now)
