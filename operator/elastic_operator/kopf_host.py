@@ -34,36 +34,11 @@ IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 """The fields of metadata that kopf reads after it has passed an event on."""
 
 
-class NoDiffs(kopf.DiffBaseStorage):
-    """Stores nothing on users' objects, because no change handler needs it."""
+class NoDiffs(kopf.MultiDiffBaseStorage):
+    """Compares nothing, because there is no change handler. kopf's own one would copy each object."""
 
-    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:  # noqa: ARG002
         return kopf.BodyEssence({})
-
-    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        return None
-
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing."""
-
-
-class NoProgress(kopf.ProgressStorage):
-    """Stores nothing about handlers, because event handlers have no progress."""
-
-    def fetch(self, *, key: Any, body: kopf.Body) -> Any:
-        return None
-
-    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Nothing."""
-
-    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Nothing."""
-
-    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
-        """Nothing."""
-
-    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        return essence
 
 
 class Kopf:
@@ -159,8 +134,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     a request.
     """
     settings = kopf.OperatorSettings()
-    settings.persistence.diffbase_storage = NoDiffs()
-    settings.persistence.progress_storage = NoProgress()
+    settings.persistence.diffbase_storage = NoDiffs(())  # without a storage in it, nothing is stored
+    settings.persistence.progress_storage = kopf.MultiProgressStorage(())
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True
