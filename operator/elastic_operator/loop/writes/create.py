@@ -66,7 +66,7 @@ class Creator:
         name = manifest["metadata"]["name"]
         sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
         try:
-            pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
+            pod = await api_requests.create_pod(self._session, manifest)
         except ClusterError as error:
             if not has_unknown_outcome(error):
                 sent.discard(name)

@@ -46,11 +46,11 @@ class Networking:
         if self._network is not None:
             manifest = build_network_policy(job, self._network)
             is_new = service is None
-            await api_requests.ensure_network_policy(self._session, manifest, job_uid=job.uid, is_new=is_new)
+            await api_requests.ensure_network_policy(self._session, manifest, is_new=is_new)
         if service is None or not api_requests.is_ours(service.metadata, job.uid):
             async with self._services:
                 manifest = build_service(job, port=master_port(job.uid, job.spec))
-                service = await api_requests.ensure_service(self._session, manifest, job_uid=job.uid)
+                service = await api_requests.ensure_service(self._session, manifest)
             self._stores.services.observe(service)
         return service
 
