@@ -10,9 +10,9 @@ import asyncio
 from secrets import token_urlsafe
 
 from elastic_api.ports import master_port
+from elastic_operator.build.elastic_pod import build_secret
 from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
-from elastic_operator.build.secret import build_secret
 from elastic_operator.build.service import build_service
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
