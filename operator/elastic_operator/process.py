@@ -177,7 +177,7 @@ class Process:
             began, failed = time.monotonic(), False
             election = asyncio.create_task(elect(self.elector))
             leading = asyncio.create_task(self._lead())
-            displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
+            displaced = asyncio.create_task(self.installation.wait_until(ours=False))
             try:
                 await asyncio.wait({election, leading, displaced}, return_when=asyncio.FIRST_COMPLETED)
                 for done in (election, leading):
@@ -205,7 +205,7 @@ class Process:
         await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by reason=%s", reason)
-            await self.installation.wait_until_ours()
+            await self.installation.wait_until(ours=True)
             log.info("this installation is now active")
 
     async def _lead(self) -> None:

@@ -14,24 +14,9 @@ from pydantic_core import from_json
 from elastic_api.job import GROUP
 from elastic_api.what_if import ANNOTATION_WHAT_IF
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
-from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.pod import Pod as Pod
 from elastic_operator.plan.facts.node import Taint
 from elastic_worker.contract import MASTER_PORT
-
-__all__ = [
-    "ANNOTATION_OPERATOR_NAMESPACE",
-    "CustomObject",
-    "DeviceClass",
-    "EndpointSlice",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PriorityClass",
-    "Service",
-    "decode",
-]
 
 T = TypeVar("T", bound=Struct)
 

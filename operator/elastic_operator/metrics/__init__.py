@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from elastic_operator.metrics.counters import Counters
 from elastic_operator.metrics.jobs import job_families
 from elastic_operator.metrics.others import policy_families, watch_families
-from elastic_operator.metrics.stats import NOTHING, OperatorStats
+from elastic_operator.metrics.stats import OperatorStats
 
 
 class Metrics(Counters):
@@ -28,7 +28,7 @@ class Metrics(Counters):
         super().__init__(self.registry)
         ProcessCollector(registry=self.registry)
 
-    def text(self, stats: OperatorStats = NOTHING) -> bytes:
+    def text(self, stats: OperatorStats) -> bytes:
         """Everything in the exposition format. Any thread may call it."""
         shown = CollectorRegistry()
         shown.register(_Shown(stats))
