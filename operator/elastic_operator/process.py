@@ -216,15 +216,16 @@ class Process:
             gc.collect()
             gc.freeze()
             ending.callback(gc.unfreeze)
-            drop = self.metrics.events_dropped.inc
-            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
+            count_drop = self.metrics.events_dropped.inc
+            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=count_drop)
             _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
             _start_supervised("reports on policies", self.statuses.run, ending)
             _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
-            self.quotas = self._plain_pod_quotas()
-            _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+            if QUOTAS in self.watches.all:
+                self.quotas = self._plain_pod_quotas()
+                _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
             ending.push_async_callback(logs.stop)
@@ -239,10 +240,8 @@ class Process:
             jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
             await networks.renew(self.session, network, jobs)
 
-    def _plain_pod_quotas(self) -> PlainPodQuotas | None:
-        """Limits plain pods to the guarantees (98); None if the settings do not ask for it."""
-        if QUOTAS not in self.watches.all:
-            return None
+    def _plain_pod_quotas(self) -> PlainPodQuotas:
+        """Limits plain pods to the guarantees (98)."""
         return PlainPodQuotas(
             self.session,
             self.watches.all[QUOTAS].store,
@@ -252,11 +251,10 @@ class Process:
             serves=self.settings.watches,
         )
 
-    async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
+    async def _keep_quotas(self, quotas: PlainPodQuotas) -> None:
         """Keep the quotas, once the existing ones are known. Jobs do not wait for that."""
-        if quotas is not None:
-            await self.watches.all[QUOTAS].catch_up()
-            await quotas.run()
+        await self.watches.all[QUOTAS].catch_up()
+        await quotas.run()
 
     def _on_decisions(self, decisions: PassDecisions | None) -> None:
         """Pass on the decisions of a pass, or None after a failed pass."""

@@ -82,12 +82,20 @@ async def test_an_error_after_a_minute_of_leading_is_new_trouble(replica, monkey
 
 
 async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replica, monkeypatch):
-    def fail() -> None:
-        raise RuntimeError("no quotas")
+    def side_tasks() -> list[object]:
+        name = process._run_with_restarts.__name__
+        return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
-    monkeypatch.setattr(replica, "_plain_pod_quotas", fail)
+    def fail(*_: object) -> None:
+        assert side_tasks()
+        failed.append("no controller")
+        raise RuntimeError(failed[-1])
+
+    failed: list[str] = []
+    monkeypatch.setattr(replica, "_controller", fail)
     await leads_for(replica, 10)
-    assert [task for task in asyncio.all_tasks() if "_kept_up" in repr(task.get_coro())] == []
+    assert failed
+    assert side_tasks() == []
 
 
 async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():

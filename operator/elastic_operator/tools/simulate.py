@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +40,9 @@ def effects(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> list[Effect]
     """All jobs of either snapshot, by namespace and name."""
     before = {d.job.key: d for d in decide(snapshot).jobs}
     after = {d.job.key: d for d in decide(changed.snapshot).jobs}
-    return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
+    return [
+        _effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=lambda key: key.split("/"))
+    ]
 
 
 def as_data(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> dict[str, Any]:
@@ -97,15 +98,6 @@ def _counts(found: list[Effect]) -> dict[str, int]:
     return {kind: counted[kind] for kind in (*EFFECTS, SAME)}
 
 
-def _by_name(key: str) -> list[str]:
-    return key.split("/")
-
-
 def _row(e: Effect) -> Row:
     pods, gpus = f"{e.before} -> {e.after}", f"{e.gpus_before} -> {e.gpus_after}"
-    return Row((f"{e.namespace}/{e.name}", e.team, e.effect, pods, gpus, e.limit), tuple(_below(e)))
-
-
-def _below(e: Effect) -> Iterator[str]:
-    if e.message:
-        yield e.message
+    return Row((f"{e.namespace}/{e.name}", e.team, e.effect, pods, gpus, e.limit), (e.message,) if e.message else ())
