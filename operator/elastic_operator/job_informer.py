@@ -22,7 +22,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, Forbidden
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, drop_deleted_and_compare, pages
-from elastic_operator.cluster.reflector import in_namespace
+from elastic_operator.cluster.reflector import Stats, in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import wait_while_it_advances, wait_with_timeout
@@ -80,8 +80,10 @@ class JobInformer:
         self.namespaces = tuple(dict.fromkeys(namespaces))
         self._answered_at = dict.fromkeys(self.namespaces or ("",), float("-inf"))
         """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
-        self.restarts = self.errors = 0
-        """How often kopf was restarted, and how many lists failed."""
+        self.restarts = 0
+        """How often kopf was restarted."""
+        self.stats = Stats()
+        """Of these, only the errors count: the lists that failed."""
         self.is_gone: Callable[[str], bool] = lambda _: False
         """Whether the namespace of that name counts as one without jobs, although a list there is refused."""
         self._forbidden_since: dict[str, float] = {}
@@ -232,7 +234,7 @@ class JobInformer:
                 # If the namespace is deleted, its jobs were deleted before it. The pods count as those of deleted jobs.
                 self.store.forget_all(within=namespace)
                 return True
-            self.errors += 1
+            self.stats.errors += 1
             log.warning("cannot list jobs error=%r", error)
             return False
         self._forbidden_since.pop(namespace, None)

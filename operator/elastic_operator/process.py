@@ -109,7 +109,6 @@ class Process:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
                 watch.store.subscribe(self._wake_always)
-        informer.store.subscribe(self._wake_always)
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -162,7 +161,6 @@ class Process:
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
-            group.create_task(self.watches.informer.run())
 
     def _candidate(self) -> LeaderElector:
         """A new candidate for the lease. From now on every write asks it."""

@@ -211,7 +211,7 @@ async def test_a_list_that_is_none_is_asked_for_again(api, session):
     async with feeding(session) as informer:
         api.fail("LIST", json({}), json({"items": []}), json({"items": 5, "metadata": {"resourceVersion": "900"}}))
         await informer.catch_up()
-        assert informer.errors == 3
+        assert informer.stats.errors == 3
 
 
 @pytest.mark.parametrize("namespaces", [(), ("a", "b")])
@@ -268,7 +268,7 @@ async def test_catching_up_waits_until_the_server_answers(api, session):
         async with asyncio.timeout(1.2 * (0.5 + 1)):
             await informer.catch_up()
         assert job["metadata"]["uid"] in informer.store
-        assert informer.errors == 2
+        assert informer.stats.errors == 2
 
 
 @pytest.mark.parametrize("decided", [True, False])

@@ -83,6 +83,6 @@ def test_an_error_at_an_object_of_any_kind_that_is_watched_is_counted_under_a_na
     errors: list[str] = []
     informer = SimpleNamespace(store=Store())
     watches = watch_all(None, informer, watched=(), quotas=True, on_error=errors.append)
-    for store in (informer.store, *(watch.store for watch in watches.all.values())):
-        store.on_error()
+    for watch in watches.all.values():
+        watch.store.on_error()
     assert sorted(errors) == sorted(KINDS)
