@@ -151,16 +151,13 @@ async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *
     await _ensure(session, "networkpolicies", manifest, CustomObject, is_right=is_right, is_new=is_new)
 
 
-async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
-    """Create a ResourceQuota. Raises AlreadyExists, ClusterError."""
-    return decode(await session.post(_collection(manifest, "resourcequotas"), manifest), CustomObject)
-
-
-async def replace_resource_quota(
-    session: Session, manifest: Mapping[str, Any], *, resource_version: str
+async def write_resource_quota(
+    session: Session, manifest: Mapping[str, Any], *, known: CustomObject | None
 ) -> CustomObject:
-    """Replace a ResourceQuota, if it still has that resourceVersion. Raises Conflict, NotFound, ClusterError."""
-    return await _replace(session, "resourcequotas", manifest, CustomObject, resource_version)
+    """Create a ResourceQuota, or replace the known one. Raises AlreadyExists, Conflict, NotFound, ClusterError."""
+    if known is None:
+        return decode(await session.post(_collection(manifest, "resourcequotas"), manifest), CustomObject)
+    return await _replace(session, "resourcequotas", manifest, known)
 
 
 async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
@@ -185,7 +182,7 @@ async def ensure_endpoint_slice(
         if is_right(known):
             return known
         with suppress(Conflict, NotFound):  # the object was seen before its newest change
-            return await _replace(session, plural, manifest, EndpointSlice, known.metadata.resource_version)
+            return await _replace(session, plural, manifest, known)
     return await _ensure(session, plural, manifest, EndpointSlice, is_right=is_right)
 
 
@@ -231,19 +228,13 @@ async def _ensure(
             raise refused from None
         return decode(await _post(session, plural, manifest), type_)
     _require_ours(present.metadata, manifest)
-    if is_right(present):
-        return present
-    return await _replace(session, plural, manifest, type_, present.metadata.resource_version)
+    return present if is_right(present) else await _replace(session, plural, manifest, present)
 
 
-async def _replace(
-    session: Session, plural: str, manifest: Mapping[str, Any], type_: type[T], resource_version: str
-) -> T:
-    """Replace the object by the manifest, if it still has that resourceVersion. Raises Conflict, NotFound,
-    ClusterError.
-    """
-    body = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": resource_version}}
-    return decode(await session.put(_path(manifest, plural), body), type_)
+async def _replace(session: Session, plural: str, manifest: Mapping[str, Any], known: T) -> T:
+    """Replace the known object by the manifest. Raises Conflict, NotFound, ClusterError."""
+    meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
+    return decode(await session.put(_path(manifest, plural), {**manifest, "metadata": meta}), type(known))
 
 
 async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.registry import Collector
@@ -36,20 +36,15 @@ class Metrics(Counters):
 
 
 class _Shown(Collector):
-    """The stats, for prometheus_client."""
+    """The stats, for prometheus_client. Only the process that leads has those of jobs and policies, so that they count
+    once (75).
+    """
 
     def __init__(self, stats: OperatorStats) -> None:
         self._stats = stats
 
     def collect(self) -> Iterable[Metric]:
-        return families(self._stats)
-
-
-def families(stats: OperatorStats) -> Iterator[Metric]:
-    """The families of the stats; of jobs and policies only in the process that leads, so that they count
-    once (75).
-    """
-    yield from watch_families(stats.watches, stats.kopf_restarts)
-    if stats.leads:
-        yield from job_families(stats.jobs)
-        yield from policy_families(stats.policies)
+        yield from watch_families(self._stats.watches, self._stats.kopf_restarts)
+        if self._stats.leads:
+            yield from job_families(self._stats.jobs)
+            yield from policy_families(self._stats.policies)

@@ -50,10 +50,10 @@ def _job(d: JobDecision) -> dict[str, Any]:
         "uid": d.job.uid,
         "team": d.team,
         "flavor": d.demand.shape.flavor if d.demand else "",
-        "before": d.replicas_before,
-        "after": d.replicas,
-        "gpus_before": d.gpus_before,
-        "gpus_after": d.gpus,
+        "before": len(d.pods_before),
+        "after": len(d.pods),
+        "gpus_before": d.gpus(d.pods_before),
+        "gpus_after": d.gpus(d.pods),
         "observed": _observed(d),
         "grant": _grant(d),
         "plan": _plan(d.plan),
@@ -124,8 +124,9 @@ def _reclaim(outcome: ReplayedPass, reclaim: Nomination) -> str:
 
 def _row(d: JobDecision) -> Row:
     flavor = d.demand.shape.flavor if d.demand else ""
-    cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
-    return Row(cells, tuple(_below(d)))
+    pods = _change(len(d.pods_before), len(d.pods))
+    gpus = _change(d.gpus(d.pods_before), d.gpus(d.pods))
+    return Row((d.job.key, d.team, flavor, pods, gpus, d.limit), tuple(_below(d)))
 
 
 def _below(d: JobDecision) -> Iterator[str]:

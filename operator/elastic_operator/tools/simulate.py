@@ -69,7 +69,7 @@ def as_text(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> str:
 def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
     shown = after or before
     assert shown is not None, "a job is in one of the two"
-    pods = (before.replicas if before else 0, after.replicas if after else 0)
+    pods = (len(before.pods) if before else 0, len(after.pods) if after else 0)
     return Effect(
         namespace=shown.job.namespace,
         name=shown.job.name,
@@ -78,8 +78,8 @@ def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
         effect=_kind(*pods),
         before=pods[0],
         after=pods[1],
-        gpus_before=before.gpus if before else 0,
-        gpus_after=after.gpus if after else 0,
+        gpus_before=before.gpus(before.pods) if before else 0,
+        gpus_after=after.gpus(after.pods) if after else 0,
         limit=after.limit if after else "",
         message=after.message if after else GONE,
     )
