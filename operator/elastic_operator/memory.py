@@ -83,7 +83,6 @@ class KeyedCache(Generic[K, T]):
         return self._kept.get(name)
 
     def names(self) -> Set[str]:
-        """The names of all values."""
         return self._kept.keys()
 
     def drop(self, name: str) -> None:

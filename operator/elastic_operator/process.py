@@ -143,7 +143,6 @@ class Process:
             await _cancel_and_wait(running)
 
     async def run(self, elect: Election) -> None:
-        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._beat())

@@ -247,7 +247,6 @@ class Settings(ApiModel):
         )
 
     def build(self, operator_namespace: str) -> BuildSettings:
-        """The settings for the objects of jobs."""
         return BuildSettings(
             master_priority_class=self.master_priority_class_name,
             worker_priority_class=self.worker_priority_class_name,
@@ -293,7 +292,6 @@ class Settings(ApiModel):
 
     @property
     def job_pod_classes(self) -> tuple[str, ...]:
-        """The PriorityClasses of pods of jobs."""
         return tuple(filter(None, (self.worker_priority_class_name, self.master_priority_class_name)))
 
     def watches(self, namespace: str) -> bool:

@@ -53,14 +53,10 @@ class Namespace(Struct, frozen=True):
 
 
 class ClassAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of priority classes that we read."""
-
     operator_namespace: str = msgspec.field(name=ANNOTATION_OPERATOR_NAMESPACE, default="")
 
 
 class ClassMeta(Meta, frozen=True):
-    """metadata of a priority class."""
-
     annotations: ClassAnnotations = ClassAnnotations()
 
 
@@ -141,14 +137,10 @@ class EndpointSlice(Struct, frozen=True):
 
 
 class CustomAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of our own kinds that we read."""
-
     what_if: str = msgspec.field(name=ANNOTATION_WHAT_IF, default="")
 
 
 class CustomMeta(LabelledMeta, frozen=True):
-    """metadata of our own kinds."""
-
     generation: int = 0
     annotations: CustomAnnotations = CustomAnnotations()
 

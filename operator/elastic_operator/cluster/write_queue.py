@@ -47,7 +47,6 @@ class WriteQueue:
         return sum(urgent) > self._count
 
     async def until_not_backed_up(self) -> None:
-        """Wait while the queue is backed up."""
         while self.is_backed_up:
             await self._moved.wait()
 
