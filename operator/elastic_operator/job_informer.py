@@ -99,7 +99,7 @@ class JobInformer:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
+        return tuple(in_namespace(JOBS, namespace) for namespace in self._answered_at)
 
     def age(self) -> float:
         """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
@@ -210,8 +210,8 @@ class JobInformer:
     async def _sweep(self) -> bool:
         """List all jobs and compare them with the store; returns whether that worked, in every namespace."""
         began, worked = time.monotonic(), True
-        for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
-            if await self._sweep_one(namespace, path):
+        for namespace in self._answered_at:
+            if await self._sweep_one(namespace):
                 self._answered_at[namespace] = time.monotonic()
             else:
                 worked = False
@@ -221,10 +221,10 @@ class JobInformer:
         self._swept.set()
         return True
 
-    async def _sweep_one(self, namespace: str, path: str) -> bool:
-        """Compare the store with the jobs at `path`, those of `namespace` ("": of all); returns whether that worked."""
+    async def _sweep_one(self, namespace: str) -> bool:
+        """Compare the store with the jobs of `namespace` ("": of all); returns whether that worked."""
         try:
-            await self._compare(namespace, path)
+            await self._compare(namespace)
         except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
             if isinstance(error, Forbidden):
                 self._forbidden_since.setdefault(namespace, time.monotonic())
@@ -240,8 +240,9 @@ class JobInformer:
         self._forbidden_since.pop(namespace, None)
         return True
 
-    async def _compare(self, namespace: str, path: str) -> None:
-        """Make the store equal to the jobs at `path`. Raises any error of the list."""
+    async def _compare(self, namespace: str) -> None:
+        """Make the store equal to the jobs of `namespace` ("": of all). Raises any error of the list."""
+        path = in_namespace(JOBS, namespace)
         newest = self.store.newest(within=namespace)
         if newest and await drop_deleted_and_compare(self.store, self.session, path, newest=newest, within=namespace):
             return

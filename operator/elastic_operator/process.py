@@ -108,7 +108,7 @@ class Process:
             elif kind == QUOTAS:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
-                watch.store.subscribe(self._wake_always)
+                watch.store.subscribe(lambda _old, _new: self._wake())
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -119,9 +119,6 @@ class Process:
     def _quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if self.quotas:
             self.quotas.quota_changed(old, new)
-
-    def _wake_always(self, _old: object, _new: object) -> None:
-        self._wake()
 
     def _wake_if_new(self, old: Any, new: Any) -> None:
         if old is None or new is None or not new.has_same_content(old):

@@ -28,7 +28,7 @@ PASSES = [
     ServerError("not now", status=500),
     Conflict("changed", status=409),
 ]
-STAYS = [NameTaken("one is there", name="a-master", deleting=False), Forbidden("no", status=403), ValueError("odd")]
+STAYS = [NameTaken("one is there"), Forbidden("no", status=403), ValueError("odd")]
 
 
 @pytest.fixture

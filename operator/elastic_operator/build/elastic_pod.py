@@ -57,7 +57,9 @@ def make_elastic(
         pod["initContainers"] = [injector(settings.worker_image), *(pod.get("initContainers") or [])]
         _add_pull_secrets(pod, settings.worker_pull_secrets)
     if create.role == ROLE_MASTER:
-        _mount(pod, main, MEMBERSHIP_VOLUME, MEMBERSHIP_FOLDER, _membership_source())
+        membership = from_field(f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']")
+        source = {"downwardAPI": {"items": [{"path": MEMBERSHIP_FILE, **membership}]}}
+        _mount(pod, main, MEMBERSHIP_VOLUME, MEMBERSHIP_FOLDER, source)
     main["env"] = merge_env(ours, main["env"])
     main.update(launched(main, spec.runtime))
 
@@ -148,11 +150,6 @@ def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
         contract.ENV_MAX_FAILURES: spec.recovery.max_failures_without_progress,
         contract.ENV_FINAL_EXIT_CODES: ",".join(map(str, spec.recovery.final_exit_codes)),
     }
-
-
-def _membership_source() -> dict[str, Any]:
-    annotation = f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']"
-    return {"downwardAPI": {"items": [{"path": MEMBERSHIP_FILE, **from_field(annotation)}]}}
 
 
 def _mount(

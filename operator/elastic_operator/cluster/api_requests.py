@@ -50,14 +50,13 @@ async def create_pod(session: Session, manifest: Mapping[str, Any]) -> Pod:
         BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
         ClusterError: anything else.
     """
-    name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
     try:
         return decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
     except AlreadyExists:
         try:
-            pod = await get_pod(session, namespace, name)
+            pod = decode(await session.get(_path(manifest, "pods")), Pod)
         except NotFound as error:
-            raise NameTaken(f"Pod {name} was only just deleted.", name=name, deleting=True) from error
+            raise NameTaken(f"Pod {manifest['metadata']['name']} was only just deleted.") from error
     _require_ours(pod.metadata, manifest)
     return pod
 
@@ -344,9 +343,9 @@ def _require_ours(meta: Meta, manifest: Mapping[str, Any]) -> None:
             text = f"{kind} {meta.name} exists and {holder}. Delete that {kind}, or give the job another name."
             if controller is None:
                 text = f"{text} {_left_by_a_namesake(manifest)}"
-            raise NameTaken(text, name=meta.name, deleting=False)
+            raise NameTaken(text)
     if meta.deletion_timestamp is not None:
-        raise NameTaken(f"{kind} {meta.name} is still being deleted.", name=meta.name, deleting=True)
+        raise NameTaken(f"{kind} {meta.name} is still being deleted.")
 
 
 def _left_by_a_namesake(manifest: Mapping[str, Any]) -> str:

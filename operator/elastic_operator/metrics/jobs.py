@@ -33,27 +33,19 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
         yield family
     yield from _training(jobs)
     yield _time(jobs)
-    yield _kept_nodes(jobs)
-    yield _uncounted(jobs)
-    yield _flapping(jobs)
+    yield from _totals(jobs)
 
 
-def _kept_nodes(jobs: list[JobStats]) -> Metric:
+def _totals(jobs: list[JobStats]) -> Iterator[Metric]:
     about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
-    return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
-
-
-def _uncounted(jobs: list[JobStats]) -> Metric:
+    yield GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
     about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
     value = sum(ConditionType.DEVICES_NOT_COUNTED in job.obs.job.context.warnings for job in jobs)
-    return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
-
-
-def _flapping(jobs: list[JobStats]) -> Metric:
+    yield GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
     about = "Jobs that the operator holds at their size, because it changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
-    return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
+    yield GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 
 
 def _by_status(jobs: list[JobStats]) -> Metric:
