@@ -46,19 +46,8 @@ WATCH_SECONDS = 45
 """Each watch of kopf ends after this time, and the next one continues it. Each answer shows that kopf works (172)."""
 
 
-EventSink = Callable[[str | None, dict[str, Any]], None]
-"""The event sink, called with each event of a job: the type of the watch event, and its JSON.
-
-Two calls carry no job: (None, {}) after kopf's list, and `bookmark(namespace)` when the API server has answered the
-watch of that namespace ("": of all).
-"""
-WatchSource = Callable[[EventSink], Coroutine[Any, Any, None]]
-"""A watch that reports its events to the sink since its last list, until it ends or fails."""
-
-
-def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
-    """The event that says: kopf has reported all that has happened in this namespace ("": in all) since its list."""
-    return "BOOKMARK", {"metadata": {"namespace": namespace}}
+WatchSource = Callable[["JobInformer"], Coroutine[Any, Any, None]]
+"""A watch that tells the informer what has happened since its own last list, until it ends or fails."""
 
 
 class JobInformer:
@@ -140,21 +129,28 @@ class JobInformer:
         while True:
             started = time.monotonic()
             try:
-                await self._source(self._on_event)
+                await self._source(self)
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended and is restarted error=%r", error)
             self.restarts += 1
             await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
             await self._sweep()
 
-    def _on_event(self, type: str | None, raw: dict[str, Any]) -> None:
-        if type is None:  # nothing from before that list is reported
-            self._listed_at = time.monotonic()
-            self._listed.set()
-        elif type == "BOOKMARK":
-            if self._as_of >= self._listed_at:
-                self._answered_at[raw["metadata"]["namespace"]] = time.monotonic()
-        elif type == "DELETED":
+    def take_list(self) -> None:
+        """Note that kopf has listed: it reports nothing from before that list."""
+        self._listed_at = time.monotonic()
+        self._listed.set()
+
+    def take_answer(self, namespace: str) -> None:
+        """Note that the API server has answered kopf's watch of that namespace ("": of all): kopf has reported all that
+        has happened there since its list.
+        """
+        if self._as_of >= self._listed_at:
+            self._answered_at[namespace] = time.monotonic()
+
+    def take_event(self, type: str | None, raw: dict[str, Any]) -> None:
+        """Take an event of kopf's watch: its type, and the job as JSON."""
+        if type == "DELETED":
             try:
                 meta = raw["metadata"]
                 self.store.observe_deleted(meta["uid"], meta["resourceVersion"], namespace=meta["namespace"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,7 @@ from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.sockets import Sockets
-from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, EventSink, bookmark
+from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, JobInformer
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
@@ -42,20 +42,18 @@ class NoDiffs(kopf.MultiDiffBaseStorage):
 
 
 class Kopf:
-    """kopf for the jobs of these namespaces, of all if none is named. The caller gets the events in its own event
-    loop.
-    """
+    """kopf for the jobs of an informer, which gets the events in its own event loop."""
 
-    def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
-        self.connection, self.namespaces = connection, namespaces
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
-    async def __call__(self, sink: EventSink) -> None:
+    async def __call__(self, informer: JobInformer) -> None:
         """Run until it ends."""
         quiet()
         ours = asyncio.get_running_loop()
-        await run_in_own_loop(lambda: self._run(sink, ours))
+        await run_in_own_loop(lambda: self._run(informer, ours))
 
-    async def _run(self, sink: EventSink, ours: asyncio.AbstractEventLoop) -> None:
+    async def _run(self, informer: JobInformer, ours: asyncio.AbstractEventLoop) -> None:
         sockets = Sockets()
 
         async def login(**_: Any) -> kopf.AiohttpSession:
@@ -63,7 +61,7 @@ class Kopf:
             return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
         async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
-            ours.call_soon_threadsafe(sink, type, taken_out(event["object"]))
+            ours.call_soon_threadsafe(informer.take_event, type, taken_out(event["object"]))
 
         async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
             """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
@@ -72,15 +70,16 @@ class Kopf:
             if of_jobs and not watches:
                 request.url = request.url.update_query(NO_JOB)
             response = await send(request)
-            if of_jobs and response.ok:
-                answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
-                ours.call_soon_threadsafe(sink, *answered)
+            if of_jobs and response.ok and watches:
+                ours.call_soon_threadsafe(informer.take_answer, namespace_in(request.url.path))
+            elif of_jobs and response.ok:
+                ours.call_soon_threadsafe(informer.take_list)
             return response
 
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
         kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
-        where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
+        where: dict[str, Any] = {"namespaces": informer.namespaces} if informer.namespaces else {"clusterwide": True}
         try:
             await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
         finally:

@@ -33,7 +33,7 @@ from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import wait_with_timeout
-from elastic_operator.job_informer import EventSink, JobInformer
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -370,12 +370,11 @@ def namespace() -> str:
 
 
 def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
-    async def kopf(sink: EventSink) -> None:
+    async def kopf(informer: JobInformer) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection, informer.namespaces)(sink)
+        await kopf_host.Kopf(connection)(informer)
 
-    informer = JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
-    return informer
+    return JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
 
 
 def _without_kubernetes(module: str) -> Any:

@@ -13,7 +13,7 @@ from elastic_operator import process
 from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_informer import EventSink, JobInformer
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
@@ -28,7 +28,7 @@ async def at_once(*_: object) -> None:
     """What a process waits for before it leads is there."""
 
 
-async def never(_: EventSink) -> None:
+async def never(_: JobInformer) -> None:
     """kopf, which reports nothing."""
     await asyncio.Event().wait()
 
