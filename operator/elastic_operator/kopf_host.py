@@ -41,64 +41,60 @@ class NoDiffs(kopf.MultiDiffBaseStorage):
         return kopf.BodyEssence({})
 
 
-class Kopf:
-    """kopf for the jobs of an informer, which gets the events in its own event loop."""
+async def run_kopf(connection: Connection, informer: JobInformer) -> None:
+    """Run kopf for the jobs of the informer until it ends. The informer gets the events in the caller's event loop."""
+    quiet()
+    ours = asyncio.get_running_loop()
+    await run_in_own_loop(lambda: _run(connection, informer, ours))
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
 
-    async def __call__(self, informer: JobInformer) -> None:
-        """Run until it ends."""
-        quiet()
-        ours = asyncio.get_running_loop()
-        await run_in_own_loop(lambda: self._run(informer, ours))
+async def _run(connection: Connection, informer: JobInformer, ours: asyncio.AbstractEventLoop) -> None:
+    sockets = Sockets()
 
-    async def _run(self, informer: JobInformer, ours: asyncio.AbstractEventLoop) -> None:
-        sockets = Sockets()
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        authorization = asyncio.run_coroutine_threadsafe(connection.credentials.header(), ours)
+        return _session(connection, await asyncio.wrap_future(authorization), ask, sockets)
 
-        async def login(**_: Any) -> kopf.AiohttpSession:
-            authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
-            return self._session(await asyncio.wrap_future(authorization), ask, sockets)
+    async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
+        ours.call_soon_threadsafe(informer.take_event, type, taken_out(event["object"]))
 
-        async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
-            ours.call_soon_threadsafe(informer.take_event, type, taken_out(event["object"]))
+    async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+        request.server_hostname = connection.server_hostname  # kopf itself passes no such name on
+        of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
+        if of_jobs and not watches:
+            request.url = request.url.update_query(NO_JOB)
+        response = await send(request)
+        if of_jobs and response.ok and watches:
+            ours.call_soon_threadsafe(informer.take_answer, namespace_in(request.url.path))
+        elif of_jobs and response.ok:
+            ours.call_soon_threadsafe(informer.take_list)
+        return response
 
-        async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
-            request.server_hostname = self.connection.server_hostname  # kopf itself passes no such name on
-            of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
-            if of_jobs and not watches:
-                request.url = request.url.update_query(NO_JOB)
-            response = await send(request)
-            if of_jobs and response.ok and watches:
-                ours.call_soon_threadsafe(informer.take_answer, namespace_in(request.url.path))
-            elif of_jobs and response.ok:
-                ours.call_soon_threadsafe(informer.take_list)
-            return response
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(login)
+    kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
+    where: dict[str, Any] = {"namespaces": informer.namespaces} if informer.namespaces else {"clusterwide": True}
+    try:
+        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+    finally:
+        await sockets.closed()
 
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(login)
-        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
-        where: dict[str, Any] = {"namespaces": informer.namespaces} if informer.namespaces else {"clusterwide": True}
-        try:
-            await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
-        finally:
-            await sockets.closed()
 
-    def _session(
-        self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
-    ) -> kopf.AiohttpSession:
-        tls = self.connection.tls or True
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
-            headers={"Authorization": authorization} if authorization else {},
-            middlewares=(middleware,),
-        )
-        return kopf.AiohttpSession(
-            server=self.connection.base_url,
-            aiohttp_session=session,
-            expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
-        )
+def _session(
+    connection: Connection, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
+) -> kopf.AiohttpSession:
+    tls = connection.tls or True
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
+        headers={"Authorization": authorization} if authorization else {},
+        middlewares=(middleware,),
+    )
+    return kopf.AiohttpSession(
+        server=connection.base_url,
+        aiohttp_session=session,
+        expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
+    )
 
 
 def taken_out(body: Any) -> dict[str, Any]:

@@ -372,7 +372,7 @@ def namespace() -> str:
 def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
     async def kopf(informer: JobInformer) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection)(informer)
+        await kopf_host.run_kopf(connection, informer)
 
     return JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
 

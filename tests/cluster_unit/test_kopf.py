@@ -22,7 +22,7 @@ from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator import kopf_host
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.job_informer import JOBS, NO_JOB
-from elastic_operator.kopf_host import EndlessPauses, Kopf
+from elastic_operator.kopf_host import EndlessPauses, run_kopf
 from tests.cluster_unit.fake_api import FakeApi, connection_to, json, serving
 from tests.kit.tasks import running
 from tests.kit.wait import until_async
@@ -75,7 +75,7 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     api.always["GET"] = discovered
     api.put(f"{JOBS_OF_A}/before", {"spec": {}})
     told = Told(*namespaces)
-    async with running(Kopf(connection_to(api))(told)):
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         after = api.put(f"{JOBS_OF_A}/after", {"spec": {"minReplicas": 2}})
         await until_async("the job", lambda: len(told) > 2, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
@@ -105,7 +105,7 @@ async def test_kopf_keeps_nothing_of_the_jobs_that_it_has_passed_on(api: FakeApi
     told = Told()
     told.take_event = lambda type, job: told.append((type, dict.fromkeys(job)))
 
-    async with running(Kopf(connection_to(api))(told)):
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         for edit in range(20):
             api.put(f"{JOBS_OF_A}/toy", job)
@@ -120,7 +120,7 @@ async def test_kopf_has_no_task_of_a_job_for_long(api: FakeApi):
     """When many jobs start, these would be hundreds, and the memory that they leave behind is not given back (182)."""
     api.always["GET"] = discovered
     told, jobs = Told(), 40
-    async with running(Kopf(connection_to(api))(told)):
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         for number in range(jobs):
             api.put(f"{JOBS_OF_A}/toy-{number}", {"spec": {}})
@@ -145,7 +145,7 @@ async def test_each_watch_of_kopf_that_goes_on_is_told(api: FakeApi, monkeypatch
     monkeypatch.setattr(kopf_host, "WATCH_SECONDS", 1)
     api.always["GET"] = discovered
     told = Told()
-    async with running(Kopf(connection_to(api))(told)):
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("watches", lambda: len(told) > 3, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
     assert told[:4] == [("a list", {}), *[("an answer", "")] * 3]
 
@@ -160,7 +160,7 @@ async def test_kopf_asks_a_server_whose_certificate_has_the_name_that_the_kubeco
         api.always["GET"] = discovered
         trusted = ssl.create_default_context(cafile=str(authority.certificate_file))
         connection = replace(connection_to(api), tls=trusted, server_hostname="kubernetes")
-        async with running(Kopf(connection)(Told())):
+        async with running(run_kopf(connection, Told())):
             await until_async("a watch", lambda: api.requests["WATCH"], seconds=WAIT_SECONDS, report=lambda: api.seen)
 
 
