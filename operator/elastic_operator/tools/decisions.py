@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -44,7 +44,7 @@ class JobDecision:
         if self.grant is None:
             deleted = {pod.uid for pod in self.plan.deletes}
             return [pod for pod in self.job.active_pods if pod.uid not in deleted]
-        return (*self.placed(self.grant.assignment.keep), *self.grant.assignment.create)
+        return (*self.moves["keep"], *self.moves["create"])
 
     def gpus(self, pods: Sequence[Member | OwnPod | Slot]) -> int:
         """The GPUs of these pods of the job."""
@@ -60,10 +60,18 @@ class JobDecision:
         """The reason why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
-    def placed(self, uids: Sequence[str]) -> tuple[Member, ...]:
-        """These pods of its demand, by node, the master first."""
-        pods = {pod.uid: pod for pod in self.demand.pods} if self.demand else {}
-        return tuple(sorted((pods[uid] for uid in uids), key=_order))
+    @property
+    def moves(self) -> Mapping[str, tuple[Member | Slot, ...]]:
+        """The pods that its grant keeps, releases and creates; existing ones by node, the master first."""
+        if self.grant is None:
+            return {}
+        known = {pod.uid: pod for pod in self.demand.pods} if self.demand else {}
+        assignment = self.grant.assignment
+
+        def placed(uids: Sequence[str]) -> tuple[Member, ...]:
+            return tuple(sorted((known[uid] for uid in uids), key=_order))
+
+        return {"keep": placed(assignment.keep), "release": placed(assignment.release), "create": assignment.create}
 
     def _shape_of(self, pod: Member | Slot) -> PodShape:
         assert self.demand is not None, "only a job with a demand has such pods"
