@@ -107,12 +107,12 @@ class Quarantine:
         previous = self._faults.get(uid)
         edited = previous is not None and previous.version != version
         self.count(kind)
-        is_left_out = previous is not None and not edited and now < previous.again_at_monotonic
-        if at_grant and is_left_out and previous is not None and previous.is_reported:
+        left_out = self.fault(uid, version)
+        if at_grant and left_out is not None and left_out.is_reported:
             text = "planning the status of a quarantined object failed, too %s=%s error=%r"
             log.error(text, kind, name, error, exc_info=error)
-            previous.status_failed = True
-            return previous
+            left_out.status_failed = True
+            return left_out
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
         attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
