@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -390,12 +390,15 @@ def _without_kubernetes(module: str) -> Any:
             del sys.modules["kubernetes"]
 
 
-@contextlib.asynccontextmanager
-async def _assembled(settings: Settings) -> AsyncIterator[Process]:
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT, then hand the lease back."""
+    if not settings.worker_image:
+        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
     metrics, connection = Metrics(), load_connection()
+    count = metrics.count_request
     async with (
-        Session(connection, on_request=metrics.count_request) as session,
-        Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
+        Session(connection, on_request=count) as session,
+        Session(connection, on_request=count) as asking,  # on a standby, too: it needs no lease
     ):
         process = Process(settings, session, metrics, job_informer(settings, connection, session))
         async with serving(
@@ -406,16 +409,8 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
             unready=process.installation.elsewhere,
             metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
-            yield process
-
-
-async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT, then hand the lease back."""
-    if not settings.worker_image:
-        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
-    async with _assembled(settings) as process:
-        count = process.metrics.count_request
-        await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))
+            elect = in_own_thread(lambda: Session(load_connection(), on_request=count))
+            await process.run_until(_stopped(), elect=elect)
 
 
 async def _stopped() -> None:
