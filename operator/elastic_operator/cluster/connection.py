@@ -34,7 +34,7 @@ class Credentials:
 
     read: Callable[[], str | None]
     _header: str | None = None
-    _read_at: float = field(default=float("-inf"))
+    _read_at: float = float("-inf")
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def header(self) -> str | None:
