@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import wait_with_timeout
-from elastic_operator.job_informer import EventSink, JobInformer
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -104,8 +104,7 @@ class Process:
             elif kind == QUOTAS:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
-                watch.store.subscribe(self._wake_always)
-        informer.store.subscribe(self._wake_always)
+                watch.store.subscribe(lambda _old, _new: self._wake())
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -116,9 +115,6 @@ class Process:
     def _quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if self.quotas:
             self.quotas.quota_changed(old, new)
-
-    def _wake_always(self, _old: object, _new: object) -> None:
-        self._wake()
 
     def _wake_if_new(self, old: Any, new: Any) -> None:
         if old is None or new is None or not new.has_same_content(old):
@@ -140,7 +136,6 @@ class Process:
             await _cancel_and_wait(running)
 
     async def run(self, elect: Election) -> None:
-        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._beat())
@@ -158,7 +153,6 @@ class Process:
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
-            group.create_task(self.watches.informer.run())
 
     def _candidate(self) -> LeaderElector:
         """A new candidate for the lease. From now on every write asks it."""
@@ -173,7 +167,7 @@ class Process:
             began, failed = time.monotonic(), False
             election = asyncio.create_task(elect(self.elector))
             leading = asyncio.create_task(self._lead())
-            displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
+            displaced = asyncio.create_task(self.installation.wait_until(ours=False))
             try:
                 await asyncio.wait({election, leading, displaced}, return_when=asyncio.FIRST_COMPLETED)
                 for done in (election, leading):
@@ -201,7 +195,7 @@ class Process:
         await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by reason=%s", reason)
-            await self.installation.wait_until_ours()
+            await self.installation.wait_until(ours=True)
             log.info("this installation is now active")
 
     async def _lead(self) -> None:
@@ -212,16 +206,17 @@ class Process:
             gc.collect()
             gc.freeze()
             ending.callback(gc.unfreeze)
-            drop = self.metrics.events_dropped.inc
-            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
+            count_drop = self.metrics.events_dropped.inc
+            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=count_drop)
             _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             planner, now = Planner(self.metrics.allocate.time), self.session.clock.time
             self.statuses = PolicyStatuses(self.session, self.stores.policies, planner, now=now)
             _start_supervised("reports on policies", self.statuses.run, ending)
             _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
-            self.quotas = self._plain_pod_quotas()
-            _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+            if QUOTAS in self.watches.all:
+                self.quotas = self._plain_pod_quotas()
+                _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             self.controller = self._controller(planner, events)
             await self.controller.run()
@@ -234,10 +229,8 @@ class Process:
             jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
             await networks.renew(self.session, network, jobs)
 
-    def _plain_pod_quotas(self) -> PlainPodQuotas | None:
-        """Limits plain pods to the guarantees (98); None if the settings do not ask for it."""
-        if QUOTAS not in self.watches.all:
-            return None
+    def _plain_pod_quotas(self) -> PlainPodQuotas:
+        """Limits plain pods to the guarantees (98)."""
         return PlainPodQuotas(
             self.session,
             self.watches.all[QUOTAS].store,
@@ -246,11 +239,10 @@ class Process:
             plain=self.ledger.plain_gpus,
         )
 
-    async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
+    async def _keep_quotas(self, quotas: PlainPodQuotas) -> None:
         """Keep the quotas, once the existing ones are known. Jobs do not wait for that."""
-        if quotas is not None:
-            await self.watches.all[QUOTAS].catch_up()
-            await quotas.run()
+        await self.watches.all[QUOTAS].catch_up()
+        await quotas.run()
 
     def _on_decisions(self, decisions: PassDecisions) -> None:
         """Pass on the decisions of a pass."""
@@ -360,12 +352,11 @@ def namespace() -> str:
 
 
 def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
-    async def kopf(sink: EventSink) -> None:
+    async def kopf(informer: JobInformer) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection, informer.namespaces)(sink)
+        await kopf_host.run_kopf(connection, informer)
 
-    informer = JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
-    return informer
+    return JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
 
 
 def _without_kubernetes(module: str) -> Any:
@@ -381,12 +372,15 @@ def _without_kubernetes(module: str) -> Any:
             del sys.modules["kubernetes"]
 
 
-@contextlib.asynccontextmanager
-async def _assembled(settings: Settings) -> AsyncIterator[Process]:
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT, then hand the lease back."""
+    if not settings.worker_image:
+        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
     metrics, connection = Metrics(), load_connection()
+    count = metrics.count_request
     async with (
-        Session(connection, on_request=metrics.count_request) as session,
-        Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
+        Session(connection, on_request=count) as session,
+        Session(connection, on_request=count) as asking,  # on a standby, too: it needs no lease
     ):
         process = Process(settings, session, metrics, job_informer(settings, connection, session))
         async with serving(
@@ -397,16 +391,8 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
             unready=process.installation.elsewhere,
             metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
-            yield process
-
-
-async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT, then hand the lease back."""
-    if not settings.worker_image:
-        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
-    async with _assembled(settings) as process:
-        count = process.metrics.count_request
-        await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))
+            elect = in_own_thread(lambda: Session(load_connection(), on_request=count))
+            await process.run_until(_stopped(), elect=elect)
 
 
 async def _stopped() -> None:

@@ -13,7 +13,7 @@ from elastic_operator import process
 from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_informer import EventSink, JobInformer
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
@@ -28,7 +28,7 @@ async def at_once(*_: object) -> None:
     """What a process waits for before it leads is there."""
 
 
-async def never(_: EventSink) -> None:
+async def never(_: JobInformer) -> None:
     """kopf, which reports nothing."""
     await asyncio.Event().wait()
 
@@ -82,12 +82,20 @@ async def test_an_error_after_a_minute_of_leading_is_new_trouble(replica, monkey
 
 
 async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replica, monkeypatch):
-    def fail() -> None:
-        raise RuntimeError("no quotas")
+    def side_tasks() -> list[object]:
+        name = process._run_with_restarts.__name__
+        return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
-    monkeypatch.setattr(replica, "_plain_pod_quotas", fail)
+    def fail(*_: object) -> None:
+        assert side_tasks()
+        failed.append("no controller")
+        raise RuntimeError(failed[-1])
+
+    failed: list[str] = []
+    monkeypatch.setattr(replica, "_controller", fail)
     await leads_for(replica, 10)
-    assert [task for task in asyncio.all_tasks() if "_kept_up" in repr(task.get_coro())] == []
+    assert failed
+    assert side_tasks() == []
 
 
 async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():

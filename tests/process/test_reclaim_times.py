@@ -8,6 +8,7 @@ from unittest.mock import patch
 from elastic_operator.loop.reclaim import reclaim_times
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.text import Reason
 from tests.metrics.stats import parse
@@ -44,7 +45,7 @@ class Watched:
 
     def told(self):
         """How many were measured, their seconds, GPUs that were lacked, and GPUs that went."""
-        found = parse(self.metrics.text())
+        found = parse(self.metrics.text(OperatorStats()))
         names = ("seconds_count", "seconds_sum", "requested_gpus_total", "evicted_gpus_total")
         return tuple(found[f"reclaim_{name}",] for name in names)
 

@@ -14,24 +14,9 @@ from pydantic_core import from_json
 from elastic_api.job import GROUP
 from elastic_api.what_if import ANNOTATION_WHAT_IF
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
-from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.pod import Pod as Pod
 from elastic_operator.plan.facts.node import Taint
 from elastic_worker.contract import MASTER_PORT
-
-__all__ = [
-    "ANNOTATION_OPERATOR_NAMESPACE",
-    "CustomObject",
-    "DeviceClass",
-    "EndpointSlice",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PriorityClass",
-    "Service",
-    "decode",
-]
 
 T = TypeVar("T", bound=Struct)
 
@@ -68,14 +53,10 @@ class Namespace(Struct, frozen=True):
 
 
 class ClassAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of priority classes that we read."""
-
     operator_namespace: str = msgspec.field(name=ANNOTATION_OPERATOR_NAMESPACE, default="")
 
 
 class ClassMeta(Meta, frozen=True):
-    """metadata of a priority class."""
-
     annotations: ClassAnnotations = ClassAnnotations()
 
 
@@ -156,14 +137,10 @@ class EndpointSlice(Struct, frozen=True):
 
 
 class CustomAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of our own kinds that we read."""
-
     what_if: str = msgspec.field(name=ANNOTATION_WHAT_IF, default="")
 
 
 class CustomMeta(LabelledMeta, frozen=True):
-    """metadata of our own kinds."""
-
     generation: int = 0
     annotations: CustomAnnotations = CustomAnnotations()
 

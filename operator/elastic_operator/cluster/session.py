@@ -31,6 +31,10 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 """The kind of patch that changes one condition of a pod and leaves the others as they are."""
 
+MAX_WRITES = 32
+"""The most writes under way at once. Further writes wait: deletions are sent first, creations last (147). More writes
+would not be answered sooner, but run into their own time limit on a slow server (28).
+"""
 WRITE_SECONDS = 8.0
 REQUEST_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
@@ -41,15 +45,6 @@ _READ_BUFFER = 1 << 20
 NOT_OURS = "this process does not hold the lease (any more)"
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def unlimited() -> float:
-    """The fence of a process that needs no lease."""
-    return math.inf
-
-
-def uncounted(_verb: str, _code: str) -> None:
-    """The request counter of a process that keeps no metrics."""
 
 
 class _Body(aiohttp.BytesPayload):
@@ -80,13 +75,9 @@ class Session:
 
     Args:
         connection: The server's address, and the credentials.
-        remaining: How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. An
-            attribute: the owner of the lease may set it after the session is made.
         on_request: Called with verb and outcome of each request when it ends, of a watch after minutes. The outcome is
             the HTTP status as text, or `error`, `timeout` or `fenced`. A body that breaks off after the status 200 is
             an `error` or a `timeout`.
-        max_writes: The most writes under way at once. Further writes wait: deletions are sent first, creations last
-            (147). More writes would not be answered sooner, but run into their own time limit on a slow server (28).
         http: The transport of the requests; by default connections over TCP.
     """
 
@@ -94,15 +85,16 @@ class Session:
         self,
         connection: Connection,
         *,
-        remaining: Callable[[], float] = unlimited,
-        on_request: Callable[[str, str], None] = uncounted,
-        max_writes: int = 32,
+        on_request: Callable[[str, str], None] = lambda _verb, _code: None,
         http: aiohttp.ClientSession | None = None,
     ) -> None:
-        self.remaining = remaining
+        self.remaining: Callable[[], float] = lambda: math.inf
+        """How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. Set by the
+        owner of the lease. Without a lease there is no limit.
+        """
         self._connection = connection
         self._on_request = on_request
-        self.writes = WriteQueue(max_writes)
+        self.writes = WriteQueue(MAX_WRITES)
         self.clock = ServerClock()
         self._sockets = Sockets()
         self._http = http or self._over_tcp(connection)
@@ -113,9 +105,6 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
         """End all connections; those of aborted requests get a moment to end TLS."""
         await self._http.close()
         await self._sockets.closed()
@@ -137,10 +126,6 @@ class Session:
             },
             read_bufsize=_READ_BUFFER,
         )
-
-    def api_time(self) -> float:
-        """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""
-        return self.clock.time()
 
     async def get(
         self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = REQUEST_SECONDS

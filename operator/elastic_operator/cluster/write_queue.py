@@ -66,7 +66,6 @@ class WriteQueue:
         return sum(urgent) > self._limit
 
     async def until_not_backed_up(self) -> None:
-        """Wait while the queue is backed up."""
         while self.is_backed_up:
             await self._moved.wait()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
@@ -60,16 +59,14 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
-    try:
-        for path in process.watches.informer.paths:
-            await session.get(path, params={"limit": "1"})
-    except NotServed:
-        raise InputError(
-            ["the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"]
-        ) from None
-    for path in (path for watch in process.watches.all.values() for path in watch.paths):
-        with suppress(NotServed):
-            await session.get(path, params={"limit": "1"})
+    for kind, watch in process.watches.all.items():
+        try:
+            for path in watch.paths:
+                await session.get(path, params={"limit": "1"})
+        except NotServed:
+            if kind == "jobs":
+                text = "the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"
+                raise InputError([text]) from None
 
 
 def _view(process: Process) -> StoreView:

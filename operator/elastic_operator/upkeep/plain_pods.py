@@ -128,12 +128,7 @@ class PlainPodQuotas:
             self._quotas.observe_deleted(quota.metadata.uid)
             return
         manifest = self._manifest(write.namespace, write.limits)
-        if quota is None:
-            answer = await api_requests.create_resource_quota(self._session, manifest)
-        else:
-            version = quota.metadata.resource_version
-            answer = await api_requests.replace_resource_quota(self._session, manifest, resource_version=version)
-        self._quotas.observe(answer)
+        self._quotas.observe(await api_requests.write_resource_quota(self._session, manifest, known=quota))
 
 
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:

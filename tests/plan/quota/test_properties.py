@@ -64,9 +64,9 @@ def test_a_team_within_its_guarantee_loses_nothing_to_others(inputs):
 
 @given(shared_inputs())
 def test_what_was_carried_out_is_decided_again_or_after_one_more_pass_for_three_causes(inputs):
-    """Planned GPUs entitle no other team to a pod, held ones do (166). So the second pass takes pods only from teams for
-    which the first one planned some. A job that lost all pods starts with what is left. And the pods of a team may let
-    others borrow more of what is idle (`lend_limit`).
+    """Planned GPUs entitle no other team to a pod, held ones do (166). So the second pass takes pods only from teams
+    for which the first one planned some. A job that lost all pods starts with what is left. And the pods of a team may
+    let others borrow more of what is idle (`lend_limit`).
     """
     first = allocate(inputs)
     assume(not _gives_up_closed_nodes(inputs, first))  # else there are fewer GPUs than when it began

@@ -14,11 +14,11 @@ from typing import Any
 
 from elastic_api.ports import master_port
 from elastic_api.template import main_container
+from elastic_operator.build.elastic_pod import build_secret
 from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.secret import build_secret
 from elastic_operator.build.service import build_service
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
@@ -76,11 +76,11 @@ class Creator:
         if self._build.network is not None:
             manifest = build_network_policy(job, self._build.network)
             is_new = service is None
-            await api_requests.ensure_network_policy(self._session, manifest, job_uid=job.uid, is_new=is_new)
+            await api_requests.ensure_network_policy(self._session, manifest, is_new=is_new)
         if service is None or not api_requests.is_ours(service.metadata, job.uid):
             async with self._services:
                 manifest = build_service(job, port=master_port(job.uid, job.spec))
-                service = await api_requests.ensure_service(self._session, manifest, job_uid=job.uid)
+                service = await api_requests.ensure_service(self._session, manifest)
             self._stores.services.observe(service)
         return service
 
@@ -96,7 +96,7 @@ class Creator:
             name = manifest["metadata"]["name"]
             sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
             try:
-                pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
+                pod = await api_requests.create_pod(self._session, manifest)
             except ClusterError as error:
                 if not has_unknown_outcome(error):
                     sent.discard(name)

@@ -42,7 +42,7 @@ class Masters:
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
         known = self._stores.slices.named(service_name(job.name), job.namespace)
-        ensured = await api_requests.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
+        ensured = await api_requests.ensure_endpoint_slice(self._session, manifest, known=known)
         self._stores.slices.observe(ensured)
 
     async def write_membership(self, job: Job, membership: Membership) -> None:
