@@ -46,6 +46,8 @@ WATCH_SECONDS = 45
 """Each watch of kopf ends after this time, and the next one continues it. Each answer shows that kopf works (172)."""
 
 
+decode_job = msgspec.json.Decoder(objects.CustomObject, dec_hook=objects.pack).decode
+
 WatchSource = Callable[["JobInformer"], Coroutine[Any, Any, None]]
 """A watch that tells the informer what has happened since its own last list, until it ends or fails."""
 
@@ -175,6 +177,17 @@ class JobInformer:
             return self._last_readable_version(raw)
         return job
 
+    def _read_listed(self, item: msgspec.Raw) -> objects.CustomObject | None:
+        """The job in an item of a list, as `_read` returns it. A readable job is decoded without the fields that nobody
+        reads.
+        """
+        try:
+            job = decode_job(item)
+            int(job.metadata.resource_version)
+        except Exception:  # noqa: BLE001 - `_read` handles and reports it
+            return self._read(msgspec.json.decode(item))
+        return job
+
     def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job's last readable version, with the metadata that can still be read."""
         stored = None
@@ -245,7 +258,7 @@ class JobInformer:
         found: list[objects.CustomObject] = []
         async for page in pages(self.session, path):
             self._pages += 1
-            found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
+            found += filter(None, map(self._read_listed, page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:
             log.warning("the API server's history restarted kind=jobs revision=%s known=%d", revision, newest)

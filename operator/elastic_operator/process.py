@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import importlib
 import logging
@@ -62,6 +63,8 @@ STUCK_SECONDS = 300.0
 """A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
+TRIM_SECONDS = 300.0
+"""The C library returns the free pages of its heap this often (209)."""
 BEAT_SECONDS = 5.0
 """The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
 `LeaseTiming`.
@@ -139,6 +142,7 @@ class Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._beat())
+            group.create_task(_trim_heap())
             group.create_task(self._lead_when_elected(elect))
 
     async def _watch(self) -> None:
@@ -300,6 +304,18 @@ class Process:
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
         return ""
+
+
+async def _trim_heap() -> None:
+    """Return the free pages within the C library's heap to the machine, from time to time (209).
+
+    By itself, glibc returns large blocks and the end of its heap only (the Dockerfile sets how large). Other C
+    libraries have no function for it.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    while trim is not None:
+        await asyncio.sleep(TRIM_SECONDS)
+        trim(0)
 
 
 def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:

@@ -23,7 +23,9 @@ def pod(name, *, gpus="1", claims=False):
         "volumes": volumes,
     }
     meta = {"name": name, "uid": name, "resourceVersion": "1", "namespace": "a", "labels": LABELS}
-    return objects.decode({"metadata": meta, "spec": spec, "status": {"phase": "Running"}}, objects.Pod)
+    container = {"name": "pytorch", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    status = {"phase": "Running", "containerStatuses": [container]}
+    return objects.decode({"metadata": meta, "spec": spec, "status": status}, objects.Pod)
 
 
 def structs_in(thing):
@@ -56,6 +58,13 @@ def test_parts_that_hold_a_dict_are_shared():
 def test_a_second_pod_of_a_template_adds_four_structs():
     one, two = structs_in(pod("one", claims=True)), structs_in(pod("two", claims=True))
     assert sorted(type(two[each]).__name__ for each in two.keys() - one) == ["Pod", "PodMeta", "PodSpec", "PodStatus"]
+
+
+def test_a_status_is_kept_in_a_fraction_of_its_text():
+    pods = [{"name": f"job-worker-{i}", "role": "worker", "phase": "Running", "gpus": 1} for i in range(8)]
+    packed = objects.Packed({"pods": pods})
+    assert packed.unpack() == {"pods": pods}
+    assert len(packed.packed) < len(msgspec.json.encode({"pods": pods})) / 2
 
 
 def test_equal_texts_of_two_specs_are_one_string():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -130,3 +131,16 @@ async def test_a_process_waits_for_its_first_lists_while_a_gateway_answers_with_
 async def gateway(_: web.Request) -> web.Response:
     """The page of a gateway, in place of any list."""
     return web.Response(text="<html>Welcome</html>")
+
+
+async def test_free_pages_of_the_heap_are_returned_from_time_to_time(monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(process.ctypes, "CDLL", lambda _: SimpleNamespace(malloc_trim=asked.append))
+    async with running(process._trim_heap()):
+        await asyncio.sleep(2.5 * process.TRIM_SECONDS)
+    assert asked == [0, 0]
+
+
+async def test_a_c_library_that_cannot_return_pages_is_not_asked(monkeypatch):
+    monkeypatch.setattr(process.ctypes, "CDLL", lambda _: SimpleNamespace())
+    await process._trim_heap()

@@ -6,6 +6,7 @@ The structs follow the API's own shape. Lists and times that Go writes as `null`
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +23,10 @@ T = TypeVar("T", bound=Struct)
 
 ANNOTATION_OPERATOR_NAMESPACE = f"{GROUP}/operator-namespace"
 """On the chart's priority classes: the namespace of the operator that they were installed with (81)."""
+_COMPRESSION = (1, zlib.DEFLATED, 12, 4)
+"""Level, method, and the sizes of zlib's buffers, 30 kB in all. By default they are 256 kB, which glibc would take from
+the machine, and return, for each object.
+"""
 
 
 class NodeSpec(Struct, frozen=True):
@@ -146,20 +151,22 @@ class CustomMeta(LabelledMeta, frozen=True):
 
 
 class Packed:
-    """A JSON object as its text, which takes a fifth of the memory. It is rarely read."""
+    """A JSON object as its compressed text, which takes a fifteenth of the memory. It is rarely read (209)."""
 
-    __slots__ = ("text",)
+    __slots__ = ("packed",)
 
     def __init__(self, value: dict[str, Any]) -> None:
-        self.text = msgspec.json.encode(value)
+        compressor = zlib.compressobj(*_COMPRESSION)
+        self.packed = compressor.compress(msgspec.json.encode(value)) + compressor.flush()
 
     def unpack(self) -> dict[str, Any]:
         """The object, decoded again at each call."""
+        text = zlib.decompress(self.packed)
         decoded: dict[str, Any]
         try:
-            decoded = from_json(self.text)  # it makes one string of equal short ones, also of two objects
+            decoded = from_json(text)  # it makes one string of equal short ones, also of two objects
         except ValueError:  # it reads 200 levels, and the API server stores 10,000
-            decoded = msgspec.json.decode(self.text)
+            decoded = msgspec.json.decode(text)
         return decoded
 
 
