@@ -92,17 +92,17 @@ class Server:
         self.alone, self.share, self.queue = alone, share, WriteQueue(most)
         self.in_flight, self.seen = 0, list[int]()
 
-    async def write(self) -> None:
-        async with self.queue.turn(Urgency.CHANGE):
+    async def write(self, urgency: Urgency) -> None:
+        async with self.queue.turn(urgency):
             self.in_flight += 1
             self.seen.append(self.in_flight)
             await asyncio.sleep(self.alone + self.share * (self.in_flight - 1))
             self.in_flight -= 1
 
-    async def write_many(self, count: int) -> list[int]:
-        """The writes in flight when each of so many began."""
+    async def write_many(self, count: int, urgency: Urgency = Urgency.CHANGE) -> list[int]:
+        """The writes in flight when each of these began."""
         self.seen = []
-        await asyncio.gather(*(self.write() for _ in range(count)))
+        await asyncio.gather(*(self.write(urgency) for _ in range(count)))
         return self.seen
 
 
@@ -123,8 +123,10 @@ def test_a_server_that_others_keep_busy_gets_the_least_number_of_writes_at_once(
         server = Server(alone=0.01, share=0)
         await server.write_many(100)
         server.alone = 1
-        seen = await server.write_many(200)
-        assert max(seen[100:]) == LEAST_IN_FLIGHT
+        assert max((await server.write_many(200))[100:]) == LEAST_IN_FLIGHT
+        assert max((await server.write_many(200, Urgency.CREATE))[100:]) == LEAST_IN_FLIGHT
+        assert max((await server.write_many(200, Urgency.DELETE))[100:]) == 32
+        assert max((await server.write_many(200, Urgency.BEFORE_DELETE))[100:]) == 32
 
     virtual_time.run(scenario)
 

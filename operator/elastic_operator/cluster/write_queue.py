@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from enum import IntEnum
 from math import inf
 
-SLOW_SECONDS = 0.1
+SLOW_SECONDS = 0.04
 SLOW_FACTOR = 4.0
 """An answer is slow if it took longer than `SLOW_SECONDS`, and this many times as long as the fastest ones. So a server
 whose every answer is late, for example because of an admission webhook, does not count as busy.
 """
-LEAST_IN_FLIGHT = 4
+LEAST_IN_FLIGHT = 2
 _FORGETTING = 1.001
 """The fastest answer counts as slower by this factor after each further answer: 2.7 times after a thousand."""
 
@@ -35,8 +35,9 @@ class Urgency(IntEnum):
 class WriteQueue:
     """At most `count` writes in flight. Waiting writes get their turn by urgency; at equal urgency, in order.
 
-    The limit follows the API server's answers, like a congestion window (RFC 5681: additive increase, multiplicative
-    decrease): a slow answer halves it, down to `LEAST_IN_FLIGHT`, and `limit` fast answers raise it by one.
+    For writes that delete nothing, and that no deletion waits for, the limit follows the API server's answers, like a
+    congestion window (RFC 5681: additive increase, multiplicative decrease): a slow answer halves it, down to
+    `LEAST_IN_FLIGHT`, and `limit` fast answers raise it by one.
     """
 
     def __init__(self, count: int) -> None:
@@ -49,7 +50,7 @@ class WriteQueue:
 
     @asynccontextmanager
     async def turn(self, urgency: Urgency) -> AsyncIterator[None]:
-        await self._take(self._waiting[urgency])
+        await self._take(urgency)
         began = time.monotonic()
         try:
             yield
@@ -59,8 +60,8 @@ class WriteQueue:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than may be in flight: another one waits for its turn longer than for
-        its answer.
+        """Whether more deletions and changes wait than changes may be in flight: another change waits for its turn longer
+        than for its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
         return sum(urgent) > self._limit
@@ -79,8 +80,12 @@ class WriteQueue:
             self._limit = max(min(self._most, LEAST_IN_FLIGHT), self._limit / 2)
             self._lowered_at = ended
 
-    async def _take(self, queue: deque[asyncio.Future[None]]) -> None:
-        if self._in_flight < int(self._limit):
+    def _limit_of(self, urgency: Urgency) -> int:
+        return self._most if urgency <= Urgency.BEFORE_DELETE else int(self._limit)
+
+    async def _take(self, urgency: Urgency) -> None:
+        queue = self._waiting[urgency]
+        if self._in_flight < self._limit_of(urgency):
             self._in_flight += 1
             return
         turn = asyncio.get_running_loop().create_future()
@@ -97,8 +102,8 @@ class WriteQueue:
         self._in_flight -= 1
         self._moved.set()
         self._moved.clear()
-        for queue in self._waiting.values():
-            while queue and self._in_flight < int(self._limit):
+        for urgency, queue in self._waiting.items():
+            while queue and self._in_flight < self._limit_of(urgency):
                 turn = queue.popleft()
                 if not turn.done():
                     self._in_flight += 1
