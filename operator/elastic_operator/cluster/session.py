@@ -32,8 +32,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 """The kind of patch that changes one condition of a pod and leaves the others as they are."""
 
 MAX_WRITES = 16
-"""The most writes in flight. Further writes wait: deletions are sent first, creations last (147). More writes would not be
-answered sooner, but run into their own time limit on a slow server (28).
+"""The most writes in flight. Further writes wait: deletions are sent first, creations last (147). More writes would not
+be answered sooner, but run into their own time limit on a slow server (28).
 """
 WRITE_SECONDS = 8.0
 REQUEST_SECONDS = 15.0

@@ -60,8 +60,8 @@ class WriteQueue:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than changes may be in flight: another change waits for its turn longer
-        than for its answer.
+        """Whether more deletions and changes wait than changes may be in flight: another change waits for its turn
+        longer than for its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
         return sum(urgent) > self._limit
