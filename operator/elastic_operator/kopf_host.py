@@ -35,7 +35,10 @@ IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 
 
 class NoDiffs(kopf.MultiDiffBaseStorage):
-    """Compares nothing, because there is no change handler. kopf's own one would copy each object."""
+    """Compares and stores nothing, because there is no change handler. kopf's own one would copy each object."""
+
+    def __init__(self) -> None:
+        super().__init__(())
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:  # noqa: ARG002
         return kopf.BodyEssence({})
@@ -129,7 +132,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     a request.
     """
     settings = kopf.OperatorSettings()
-    settings.persistence.diffbase_storage = NoDiffs(())  # without a storage in it, nothing is stored
+    settings.persistence.diffbase_storage = NoDiffs()  # without a storage in it, nothing is stored
     settings.persistence.progress_storage = kopf.MultiProgressStorage(())
     settings.posting.enabled = False
     settings.scanning.disabled = True

@@ -124,8 +124,7 @@ class ReclaimSettings(ApiModel):
     """How GPUs are reclaimed (138).
 
     The defaults of the two limits grow with the cluster, and so does the number of pods that a wrong policy evicts at
-    once. A default allows one preemptor of each team within its
-    guarantee any number of evictions in a minute.
+    once. A default allows one preemptor of each team within its guarantee any number of evictions in a minute.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON

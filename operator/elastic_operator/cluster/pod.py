@@ -229,7 +229,7 @@ class PodStatus(Struct, frozen=True):
     nominated_node_name: str = ""
 
     def __post_init__(self) -> None:
-        intern_fields(self, "phase", "start_time", "conditions", "container_statuses")
+        intern_fields(self, "phase", "start_time", "conditions")
 
 
 class Pod(Struct, frozen=True):

@@ -61,13 +61,21 @@ class _Body(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-def _urgency(method: str, path: str) -> Urgency:
+def _urgency(method: str, path: str, params: Mapping[str, str] | None) -> Urgency:
     """The urgency of a write (147). A job's first EndpointSlice counts as a change, because pods wait for it to reach
-    their master.
+    their master. Evictions wait for the answer to a dry run (139).
     """
+    if params is not None and "dryRun" in params:
+        return Urgency.BEFORE_DELETE
     if method == "POST" and not path.endswith("/endpointslices"):
         return Urgency.CREATE
     return Urgency.DELETE if method == "DELETE" else Urgency.CHANGE
+
+
+def _kind(method: str, path: str) -> str:
+    """The method and the resource, for example "POST pods": such writes take about the same time."""
+    in_namespace = path.partition("/namespaces/")[2].split("/")
+    return f"{method} {in_namespace[1] if len(in_namespace) > 1 else path}"
 
 
 class Session:
@@ -185,7 +193,8 @@ class Session:
         urgency: Urgency | None = None,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self.writes.turn(_urgency(method, path) if urgency is None else urgency):
+        urgency = _urgency(method, path, params) if urgency is None else urgency
+        async with self.writes.turn(urgency, _kind(method, path)):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(

@@ -8,14 +8,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
 from math import inf
 
+from elastic_operator.cluster.errors import ClusterError
+
 SLOW_SECONDS = 0.04
 SLOW_FACTOR = 4.0
-"""An answer is slow if it took longer than `SLOW_SECONDS`, and this many times as long as the fastest ones. So a server
-whose every answer is late, for example because of an admission webhook, does not count as busy.
+"""An answer is slow if it took longer than `SLOW_SECONDS`, and this many times as long as the fastest ones to such
+writes. So a server does not count as busy because an admission webhook delays each pod.
 """
 LEAST_IN_FLIGHT = 2
 _FORGETTING = 1.001
@@ -41,70 +43,97 @@ class WriteQueue:
     """
 
     def __init__(self, count: int) -> None:
-        self._most, self._limit, self._in_flight = count, float(count), 0
-        self._fastest, self._lowered_at = inf, -inf
-        """The time of the fastest answers in seconds, and when (monotonic) the limit was last lowered."""
+        self._most, self._in_flight = count, 0
+        self._limit, self._limited = float(count), 0
+        """The limit of writes that are not urgent, and how many of these are in flight."""
+        self._fastest: dict[str, float] = {}
+        """By kind of write, the time of the fastest answers in seconds."""
+        self._counts_since = -inf
+        """Only answers to writes that began after this (monotonic) change the limit."""
         self._moved = asyncio.Event()
         """Set for a moment whenever a write has ended."""
         self._waiting = {urgency: deque[asyncio.Future[None]]() for urgency in Urgency}
 
     @asynccontextmanager
-    async def turn(self, urgency: Urgency) -> AsyncIterator[None]:
+    async def turn(self, urgency: Urgency, kind: str = "") -> AsyncIterator[None]:
+        """A turn for one write, for example of the `kind` "POST pods"."""
         await self._take(urgency)
         began = time.monotonic()
         try:
             yield
+            self._adapt(kind, began)
+        except ClusterError:
+            self._adapt(kind, began, failed=True)
+            raise
         finally:
-            self._adapt(began, time.monotonic())
-            self._give_back()
+            self._give_back(urgency)
+
+    def ignore_in_flight(self) -> None:
+        """Let the answers that are still to come not count, because this process was too busy to read them."""
+        self._counts_since = time.monotonic()
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than changes may be in flight: another change waits for its turn
-        longer than for its answer.
+        """Whether more deletions and changes wait than may be in flight: another one waits for its turn longer than for
+        its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
-        return sum(urgent) > self._limit
+        return sum(urgent) > self._most
 
     async def until_not_backed_up(self) -> None:
         while self.is_backed_up:
             await self._moved.wait()
 
-    def _adapt(self, began: float, ended: float) -> None:
-        """Adapt the limit to one answer. Slow answers to requests from before the last decrease lower it no further."""
-        took = ended - began
-        self._fastest = min(took, self._fastest * _FORGETTING)
-        if took <= max(SLOW_SECONDS, SLOW_FACTOR * self._fastest):
-            self._limit = min(self._most, self._limit + 1 / self._limit)
-        elif began >= self._lowered_at:
+    def _adapt(self, kind: str, began: float, *, failed: bool = False) -> None:
+        """Adapt the limit to one answer. A refusal, or an error before the request, says nothing if it came fast."""
+        now = time.monotonic()
+        took = now - began
+        slow = took > max(SLOW_SECONDS, SLOW_FACTOR * self._fastest.get(kind, took))
+        if began < self._counts_since or (failed and not slow):
+            return
+        self._fastest[kind] = min(took, self._fastest.get(kind, inf) * _FORGETTING)
+        if slow:
             self._limit = max(min(self._most, LEAST_IN_FLIGHT), self._limit / 2)
-            self._lowered_at = ended
+            self._counts_since = now  # one decrease for all slow answers of this time
+        else:
+            self._limit = min(self._most, self._limit + 1 / self._limit)
 
-    def _limit_of(self, urgency: Urgency) -> int:
-        return self._most if urgency <= Urgency.BEFORE_DELETE else int(self._limit)
+    def _is_free(self, urgency: Urgency) -> bool:
+        return self._in_flight < self._most and (_is_urgent(urgency) or self._limited < int(self._limit))
+
+    def _begin(self, urgency: Urgency) -> None:
+        self._in_flight += 1
+        self._limited += not _is_urgent(urgency)
 
     async def _take(self, urgency: Urgency) -> None:
-        queue = self._waiting[urgency]
-        if self._in_flight < self._limit_of(urgency):
-            self._in_flight += 1
+        if self._is_free(urgency):
+            self._begin(urgency)
             return
-        turn = asyncio.get_running_loop().create_future()
+        turn, queue = asyncio.get_running_loop().create_future(), self._waiting[urgency]
         queue.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # the waiter had its turn already
-                self._give_back()
+            if turn.cancelled():
+                with suppress(ValueError):
+                    queue.remove(turn)
+            else:  # the waiter had its turn already
+                self._give_back(urgency)
             raise
 
-    def _give_back(self) -> None:
-        """Give the turn to the next waiter, and further turns if the limit has risen. Drop cancelled waiters."""
+    def _give_back(self, urgency: Urgency) -> None:
+        """Give the turn to the next waiter, and further turns if the limit has risen."""
         self._in_flight -= 1
+        self._limited -= not _is_urgent(urgency)
         self._moved.set()
         self._moved.clear()
-        for urgency, queue in self._waiting.items():
-            while queue and self._in_flight < self._limit_of(urgency):
+        for waiting, queue in self._waiting.items():
+            while queue and self._is_free(waiting):
                 turn = queue.popleft()
                 if not turn.done():
-                    self._in_flight += 1
+                    self._begin(waiting)
                     turn.set_result(None)
+
+
+def _is_urgent(urgency: Urgency) -> bool:
+    return urgency <= Urgency.BEFORE_DELETE

@@ -59,7 +59,7 @@ class WakeUp(NamedTuple):
     reason: PassReason
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Controller:
     """Decides for all jobs, and has the decisions carried out."""
 
@@ -81,6 +81,8 @@ class Controller:
     of_jobs: Sequence[PerJobMemory]
     until_not_backed_up: Callable[[], Awaitable[None]]
     """Waits while more deletions and changes are queued than may be in flight (181)."""
+    ignore_in_flight: Callable[[], None]
+    """Called after each pass: answers that came meanwhile seem slow (210)."""
 
     def __post_init__(self) -> None:
         self._stepped, self.last_pass = self.clock.stepped, time.monotonic()
@@ -103,6 +105,7 @@ class Controller:
                 await self._read_ahead()
                 started = time.monotonic()
                 wake_up = self._guarded_pass()
+                self.ignore_in_flight()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 if wake_up is None:
@@ -117,6 +120,7 @@ class Controller:
                 woken_by = PassReason.EVENT if self.awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
         finally:
+            forecasting.cancel()
             await self.reconciler.stop()
             await self.nominator.stop()
             await self.admission_checks.stop()

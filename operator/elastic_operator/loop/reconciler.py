@@ -41,7 +41,7 @@ MAX_PLANS = 500
 """The most plans that one pass makes. The next pass follows at once, and makes more."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Reconciler:
     """Makes each job's plan, and has it carried out."""
 

@@ -48,7 +48,7 @@ class LogContent:
     lines: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FailureLogs:
     """Reads the log of each failed pod once."""
 

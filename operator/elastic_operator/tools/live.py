@@ -59,7 +59,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
-    for kind, watch in process.watches.all.items():
+    for kind, watch in sorted(process.watches.all.items(), key=lambda item: item[0] != "jobs"):
         try:
             for path in watch.paths:
                 await session.get(path, params={"limit": "1"})

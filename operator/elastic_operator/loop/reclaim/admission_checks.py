@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
+from elastic_operator.cluster.session import MAX_WRITES
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
@@ -26,7 +27,7 @@ from elastic_operator.plan.facts.job import Job
 
 QUESTION_SECONDS = 5.0
 """If no plan has wanted a question for this long, the operator drops the question."""
-MAX_CHECKS_AT_ONCE = 16
+MAX_CHECKS_AT_ONCE = MAX_WRITES // 2
 """The most questions under way: half of the most writes (28)."""
 MAX_CHECKS_OF_NAMESPACE = 2
 
@@ -42,7 +43,7 @@ class _Question:
     victim_jobs: set[str] = field(default_factory=set)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AdmissionChecks:
     """The questions, by the uid of the job, and the `answers`."""
 

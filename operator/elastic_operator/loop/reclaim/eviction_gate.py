@@ -63,7 +63,7 @@ class DeferredRelease:
         return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class EvictionGate:
     """Decides for each job from the decisions of the present pass."""
 

@@ -59,7 +59,7 @@ class _Write(NamedTuple):
     node: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Nominator:
     """Writes the nominations that the passes decide."""
 

@@ -23,7 +23,7 @@ from elastic_operator.plan.facts.text import listed, names_of, pods
 log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ReclaimReporter:
     jobs: Store[objects.CustomObject]
     pods: Store[objects.Pod]

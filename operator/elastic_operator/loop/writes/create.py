@@ -30,7 +30,7 @@ from elastic_operator.cluster.errors import (
     refuses_pod,
     severity,
 )
-from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.session import MAX_WRITES, Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
@@ -38,9 +38,9 @@ from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
-MAX_PODS_AT_ONCE = 32
-"""The most pods created at once. It equals the most writes at once (28), because a manifest that only waits for its
-turn takes up to 1 MB.
+MAX_PODS_AT_ONCE = MAX_WRITES
+"""The most pods created at once: the most writes in flight (28), because a manifest that only waits for its turn takes
+up to 1 MB.
 """
 MAX_SERVICES_AT_ONCE = 8
 """The most Services created at once (28). The API server creates them one by one, and more would only run into their

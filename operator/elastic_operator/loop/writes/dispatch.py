@@ -56,7 +56,7 @@ class _Work:
     sent: set[str] = field(default_factory=set)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Dispatcher:
     """The plans under way."""
 

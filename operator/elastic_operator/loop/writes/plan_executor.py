@@ -30,7 +30,7 @@ from elastic_operator.plan.job.counts import with_created
 log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PlanExecutor:
     """Carries out plans."""
 
