@@ -37,7 +37,7 @@ class ClusterView(Protocol):
         """The uids of all jobs; the same object while no job is created or deleted."""
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last moment; None: any job may have changed."""
+        """The jobs (uids) that may have changed since the last call; None: any job may have changed."""
 
     def job(self, uid: str) -> Job:
         """The facts of that job."""
