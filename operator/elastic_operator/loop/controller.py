@@ -233,7 +233,7 @@ class Controller:
 
     def _resync(self) -> None:
         """Decide everything again: the allocation at once, and the plans some jobs at a time."""
-        if not self._to_resync and self.planner.decided is not None:  # before the first pass there is nothing to forget
+        if not self._to_resync and self.planner.decided is not None:  # else nothing is remembered
             self._to_resync = [body.metadata.uid for body in self.view.reader.stores.jobs]
             self.planner.forget_allocation()
             self._present = None

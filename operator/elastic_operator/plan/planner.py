@@ -97,8 +97,8 @@ class Planner:
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
         self.decided: PassDecisions | None = None
-        """The decisions of the last pass, for all who read them later; None before the first pass, and after a failed
-        one, which may have changed parts of them.
+        """The decisions of the last pass, for its later readers; None before the first pass, and after `forget` or
+        `forget_allocation`. The controller calls `forget` after a failed pass, which may have changed parts of them.
         """
 
     @property

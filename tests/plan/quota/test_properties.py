@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
@@ -63,26 +63,34 @@ def test_a_team_within_its_guarantee_loses_nothing_to_others(inputs):
 
 
 @given(shared_inputs())
-def test_what_was_carried_out_is_decided_again_or_after_one_more_pass_for_three_causes(inputs):
-    """Planned GPUs entitle no other team to a pod, held ones do (166). So the second pass takes pods only from trees of
-    teams for which the first one planned some. A job that lost all pods starts with what is left. And the pods of a
-    team may let others borrow more of what is idle (`lend_limit`).
-    """
+def test_what_was_carried_out_is_decided_again_after_one_more_pass_at_the_latest(inputs):
     first = allocate(inputs)
     assume(not _gives_up_closed_nodes(inputs, first))  # else there are fewer GPUs than when it began
     inputs = carried_out(inputs, first)
     second = allocate(inputs)
-    planned = {_root(inputs, uid) for uid in first if first[uid].assignment.create}
-    stopped = {uid for uid in first if first[uid].assignment.release and not first[uid].assignment.keep}
-    losing = {uid for uid in second if second[uid].assignment.release}
-    starting = {uid for uid in second if second[uid].assignment.create}
-    lends = any(team.quotas["default"].lend_limit is not None for team in inputs.teams)
-    assert lends or planned >= {_root(inputs, uid) for uid in losing}
-    assert lends or losing or stopped >= starting
-    if losing or starting:
-        first, second = second, allocate(carried_out(inputs, second))
-    assert sizes_of(second) == sizes_of(first)
-    assert not any(share.create or share.release for share in map(second.assignment, second))
+    assume(not _gives_up_closed_nodes(inputs, second))
+    third = allocate(carried_out(inputs, second))
+    assert sizes_of(third) == sizes_of(second)
+    assert not any(share.create or share.release for share in map(third.assignment, third))
+
+
+def test_a_second_pass_rarely_changes_what_the_first_one_has_done():
+    """Planned GPUs entitle no other team to a pod, held ones do (166). A job that was preempted twice in a pass borrows
+    nothing more in it, and may in the next one (34).
+    """
+    changes = Counter()
+
+    @seed(0)
+    @settings(max_examples=1000, database=None, phases=[Phase.generate])
+    @given(shared_inputs())
+    def count(inputs):
+        first = allocate(inputs)
+        if not _gives_up_closed_nodes(inputs, first):
+            second = allocate(carried_out(inputs, first))
+            changes[any(share.create or share.release for share in map(second.assignment, second))] += 1
+
+    count()
+    assert changes[True] <= changes[False] / 100
 
 
 @given(shared_inputs(delays=False))
@@ -145,12 +153,6 @@ def _path(inputs, namespace):
         path.append(teams[name])
         name = teams[name].parent
     return path
-
-
-def _root(inputs, uid):
-    """The root of the tree of teams that the job belongs to; its namespace if no policy covers it."""
-    namespace = _namespace(inputs, uid)
-    return ([namespace] + [team.name for team in _path(inputs, namespace)])[-1]
 
 
 def _held(inputs, uids_of, *, only_fixed=False):

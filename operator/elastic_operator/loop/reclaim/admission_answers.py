@@ -20,7 +20,7 @@ from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
-from elastic_operator.plan.facts.waits import FUTILE_TRIES, backoff_seconds
+from elastic_operator.plan.facts.waits import FUTILE_TRIES, futile_backoff_seconds
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class AdmissionAnswers:
         if answers.edits <= MAX_EDITS:
             answers.refusals, answers.refused_later, answers.backoff_until = NEVER_FAILED, 0, 0.0
             return
-        backoff = backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
+        backoff = futile_backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
         text = "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
         log.warning(text, backoff / 3600, answers.edits, job.key)
         answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
@@ -221,7 +221,7 @@ class AdmissionAnswers:
             return
         answers.passed = None
         answers.refused_later += 1
-        if backoff := backoff_seconds(answers.refused_later):
+        if backoff := futile_backoff_seconds(answers.refused_later):
             text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
             log.warning(text, backoff / 3600, job.key)
             answers.back_off(time.monotonic() + backoff, PreemptionBar.REFUSED_AT_CREATION)

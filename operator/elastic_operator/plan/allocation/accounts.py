@@ -118,16 +118,13 @@ class Accounts:
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
         self.capacity = dict.fromkeys(self._flavors, 0)
-        self.flavor_of = [
-            {
-                resource: flavor.name
-                for flavor in inputs.settings.flavors
-                if flavor.covers(node.labels)
-                for resource in flavor.resources
-            }
-            for node in board.nodes
-        ]
-        """The flavor of each GPU resource, by node."""
+        self.flavor_of = list[dict[str, str]]()
+        """The flavor of each GPU resource, by node. Nodes with the same flavors share one dict."""
+        shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        for node in board.nodes:
+            covering = (flavor for flavor in inputs.settings.flavors if flavor.covers(node.labels))
+            of = {resource: flavor.name for flavor in covering for resource in flavor.resources}
+            self.flavor_of.append(shared.setdefault(tuple(of.items()), of))
         for team in inputs.teams:
             for flavor in self._flavors:
                 self._account(team.name, flavor)

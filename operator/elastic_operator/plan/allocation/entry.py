@@ -42,7 +42,9 @@ class Entry:
     position: int = 0
     """The position in this order, 0 first."""
     equivalence_class: int = 0
-    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    """Entries with the same number may have the same nodes and preempt the same pods (`equivalence_key`). A class whose
+    number was dropped gets another one.
+    """
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)

@@ -36,8 +36,9 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
     this_pass.infeasible = known.copy()
     mark, placed = state.journal.mark(), this_pass.pods_placed
     took = {entry: len(entry.victims) for entry in gang}
-    taken = (one.pod.uid for entry in gang for one in entry.victims[took[entry] :])  # read once all are admitted
-    if not all(admit(state, entry) for entry in gang) or state.victims.note_if_held_up(gang[0], taken):
+    served = all(admit(state, entry) for entry in gang)
+    taken = [one.pod.uid for entry in gang for one in entry.victims[took[entry] :]]
+    if not served or state.victims.note_if_held_up(gang[0], taken):
         state.undo_preemption(mark)
         this_pass.pods_placed = placed
     this_pass.current_gang, this_pass.infeasible = "", known

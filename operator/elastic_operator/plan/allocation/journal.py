@@ -29,7 +29,7 @@ class Journal:
         self.revision = self.moves
 
     def set(self, thing: object, attribute: str, value: object) -> None:
-        """Give an attribute of an entry or an account another value; with the value that it has, no change is made."""
+        """Give an attribute of an entry or an account another value; the identical value is no change."""
         before = getattr(thing, attribute)
         if before is value:
             return

@@ -59,7 +59,9 @@ class KnownInfeasible:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused: others are examined, because the message names the number."""
+        """Remember that exactly `count` pods are refused: other numbers are examined, because the message names the
+        number.
+        """
         self._refused.add((key, count))
 
     def copy(self) -> KnownInfeasible:

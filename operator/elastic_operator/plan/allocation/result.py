@@ -48,7 +48,7 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            assignment, released = self.assignment(uid), self.assignment(uid).release
+            assignment = self.assignment(uid)
             preemptors = self._preemptors(uid)
             size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
@@ -57,7 +57,8 @@ class Allocation(Mapping[str, Grant]):
                 requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
-                only_for_foreign_pods=bool(released) and self._victims_of_nominations.issuperset(released),
+                only_for_foreign_pods=bool(assignment.release)
+                and self._victims_of_nominations.issuperset(assignment.release),
                 victim_jobs=_named(
                     victim.victim_job
                     for victim in self._state.victims.taken_for(entry)

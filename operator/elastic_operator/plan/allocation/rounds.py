@@ -98,8 +98,10 @@ class Admissions:
         need = entry.gpus_missing(entry.demand.minimum)
         right = _entitlement_for(self._state, entry, need)
         may_use = may_borrow_again(entry, right) or preemptible_gpus(self._state, entry, entry) >= need  # its own pods
-        if right <= entitlement and may_use and not admit(self._state, entry) and right == entitlement:
-            self._reserve(entry)
+        if right <= entitlement and may_use:
+            admitted = admit(self._state, entry)
+            if not admitted and right == entitlement:
+                self._reserve(entry)
         if key and not entry.admitted:
             self._state.this_pass.answers.put("refused", (entitlement, key))
 

@@ -126,7 +126,7 @@ class JobDemand:
     avoided: tuple[str, ...] = ()
     """A sentence on each node that its pods avoid for a while (137)."""
     provisioning_pods: tuple[Member, ...] = ()
-    """Pods that request new nodes for the missing part of the minimum (49). No members: they hold no GPUs."""
+    """Pods that request new nodes for the missing part of the minimum (49). They hold no GPUs: they are no members."""
     node_request: NodeRequest | None = None
     """When its pods may request new nodes; None: never (49)."""
 

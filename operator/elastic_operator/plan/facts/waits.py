@@ -1,6 +1,6 @@
 """How long a job waits: for kube-scheduler to place a pod, and until the next try. The job's status keeps the ends of
-these waits, so that the next leader reads them there (`read.written_times`). Also the back-off of a preemptor, a job or
-a foreign pod, that could not use the room.
+these waits, so that the next leader reads them there (`read.written_times`). The module also has the back-off of a
+preemptor, a job or a foreign pod, that could not use the room.
 
 Any other time stands at the top of the module that waits, in most cases with `Attempts` of `plan.facts.times`.
 docs/internals.md has a row for each wait before a retry, with its module.
@@ -40,7 +40,7 @@ FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS = 3600.0, 86_400.0
 """The first back-off of such a preemptor, doubled after each further try up to the maximum."""
 
 
-def backoff_seconds(times: int) -> float:
+def futile_backoff_seconds(times: int) -> float:
     """The back-off of a preemptor after this many futile tries."""
     if times < FUTILE_TRIES:
         return 0.0

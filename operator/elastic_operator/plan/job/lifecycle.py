@@ -28,8 +28,11 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
     left = limit - active_for(obs, now)
     if left > 0:
         return obs.again_at(now + left) if uses_nodes(obs) else obs
-    why = f"The job has had pods on nodes for its activeDeadlineSeconds ({limit}). To run it longer, create it again"
-    return fail(obs, now, "DeadlineExceeded", f"{why} with a larger value.")
+    why = (
+        f"The job has had pods on nodes for its activeDeadlineSeconds ({limit})."
+        " To run it longer, create it again with a larger value."
+    )
+    return fail(obs, now, "DeadlineExceeded", why)
 
 
 def complete_on_success(obs: Observation, now: float) -> Observation:

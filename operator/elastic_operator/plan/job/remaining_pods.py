@@ -106,9 +106,12 @@ def flavor_in_use(
     pods: Sequence[OwnPod], labels: Mapping[str, Mapping[str, str]], flavors: Sequence[Flavor]
 ) -> str | None:
     """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
-    held = ((labels[pod.node], pod.requests) for pod in pods if pod.node is not None and pod.node in labels)
-    found = (f.name for here, use in held for f in flavors if f.covers(here) and any(map(use.get, f.resources)))
-    return next(found, None)
+    for pod in pods:
+        here = labels.get(pod.node or "")
+        for flavor in flavors if here is not None else ():
+            if here is not None and flavor.covers(here) and any(map(pod.requests.get, flavor.resources)):
+                return flavor.name
+    return None
 
 
 def member_of(pod: OwnPod) -> Member:

@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import joined, listed, sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
-from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, backoff_seconds
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, futile_backoff_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, master_of, replace_all
@@ -104,7 +104,7 @@ def may_preempt_at(failed: Retry | None) -> float:
     """
     if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
         return -inf
-    backoff = backoff_seconds(failed.attempt)
+    backoff = futile_backoff_seconds(failed.attempt)
     return seconds(failed.not_before) + backoff if backoff else -inf
 
 

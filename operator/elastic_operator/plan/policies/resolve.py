@@ -127,8 +127,11 @@ def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Pro
             continue
         because = "cannot be read; mend its spec" if wanted in stored else "does not exist; create it"
         code = "ParentInvalid" if wanted in stored else "ParentMissing"
-        text = f"spec.parent: {wanted!r}: that policy {because}, or remove the field. Until then this policy is part of"
-        problems[policy.uid].append(Reason(code, f"{text} none."))
+        text = (
+            f"spec.parent: {wanted!r}: that policy {because}, or remove the field."
+            " Until then this policy is part of none."
+        )
+        problems[policy.uid].append(Reason(code, text))
     for policy in policies:
         _cut(policy, policies, parents, problems)
     return parents

@@ -83,7 +83,7 @@ def fill_back(state: AllocationState) -> None:
 
 
 def _keep_own_places(state: AllocationState, entry: Entry) -> None:
-    """Keep own pods, not as many new ones, where their room is free again. None is kept without the master."""
+    """Keep own pods instead of as many new ones, where their room is free again. None is kept without the master."""
     for member in list(state.released(entry)):
         placements = [placement for placement in entry.placements if placement.role == member.role]
         if placements and not _fill_back_by_swap(state, entry, member, placements) and member.role == ROLE_MASTER:
