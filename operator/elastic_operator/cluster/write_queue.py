@@ -45,7 +45,7 @@ class WriteQueue:
     def __init__(self, count: int) -> None:
         self._most, self._in_flight = count, 0
         self._limit, self._limited = float(count), 0
-        """The limit of writes that are not urgent, and how many of these are in flight."""
+        """The limit, and how many of the writes that it holds back are in flight."""
         self._fastest: dict[str, float] = {}
         """By kind of write, the time of the fastest answers in seconds."""
         self._counts_since = -inf
@@ -74,11 +74,11 @@ class WriteQueue:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than may be in flight: another one waits for its turn longer than for
-        its answer.
+        """Whether more deletions and changes wait than the present limit: another change waits for its turn longer than
+        for its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
-        return sum(urgent) > self._most
+        return sum(urgent) > self._limit
 
     async def until_not_backed_up(self) -> None:
         while self.is_backed_up:
@@ -99,7 +99,10 @@ class WriteQueue:
             self._limit = min(self._most, self._limit + 1 / self._limit)
 
     def _is_free(self, urgency: Urgency) -> bool:
-        return self._in_flight < self._most and (_is_urgent(urgency) or self._limited < int(self._limit))
+        """Whether such a write may begin. Beside many deletions only the least number of other writes is in flight."""
+        if self._in_flight >= self._most:
+            return False
+        return _is_urgent(urgency) or self._limited < LEAST_IN_FLIGHT or self._in_flight < int(self._limit)
 
     def _begin(self, urgency: Urgency) -> None:
         self._in_flight += 1
