@@ -13,8 +13,7 @@ from elastic_api.policy import PolicyConditionType
 from elastic_api.status import JobStatus
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
-from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.metrics.stats import JobStats, OperatorStats, PolicyStats, WatchStats
+from elastic_operator.metrics.stats import PREFIX, JobStats, OperatorStats, PolicyStats, WatchStats
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.facts.job import Job, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation

@@ -49,7 +49,10 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites(ledger.dirty_jobs)), Planner()
+        self.world, self.planner = (
+            StoreView(reader, logs.with_logs, FailedWrites(ledger.dirty_jobs).feedback),
+            Planner(),
+        )
         self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:

@@ -64,16 +64,9 @@ class Place:
 
 def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str]:
     """The variables of a pod in Torchrun mode, without PET_LOCAL_ADDR, which the kubelet knows."""
+    settings = BuildSettings(gpu_resources=())
     variables = torchrun_environment.environment(
-        _Owner(),
-        _spec(place),
-        role=place.role,
-        index=place.number,
-        incarnation=place.incarnation,
-        nnodes=(place.fewest, place.most),
-        service_ip=service_ip,
-        port=place.port,
-        gpu_resources=(),
+        _Owner(), _spec(place), _create(place), service_ip=service_ip, port=place.port, settings=settings
     )
     return _values(variables)
 
@@ -82,9 +75,9 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     """The variables of a pod in Elastic mode. `checkpoint` is the path to which a script without the library saves."""
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
-    sizes = (place.fewest, place.most)
-    create = CreatePod(place.role, place.number, None, True, place.incarnation, sizes, place.epoch)
-    told = elastic_pod.environment(_Owner(), spec, create, service_ip=HERE, port=place.port, settings=BuildSettings())
+    told = elastic_pod.environment(
+        _Owner(), spec, _create(place), service_ip=HERE, port=place.port, settings=BuildSettings()
+    )
     return {
         **_values(told),
         contract.ENV_LOCAL_ADDR: HERE,
@@ -94,6 +87,11 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
         contract.ENV_STATUS_PORT: str(place.status_port),
         "TMPDIR": str(place.folder),
     }
+
+
+def _create(place: Place) -> CreatePod:
+    sizes = (place.fewest, place.most)
+    return CreatePod(place.role, place.number, None, True, place.incarnation, sizes, place.epoch)
 
 
 def write_membership(places: Iterable[Place], *, number: int) -> None:

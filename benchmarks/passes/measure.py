@@ -25,9 +25,7 @@ from elastic_operator.loop.controller import Controller, WakeUp
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.planner import PassDecisions
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
+from elastic_operator.plan.planner import Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -60,19 +58,17 @@ class Operator:
         self._fill(load)
         self.stores.jobs.subscribe(lambda *_: self._wake())
         self.events = EventRecorder(session, instance="bench")
-        self._statuses = PolicyStatuses(session, self.stores.policies, now=clock.time)
+        planner = Planner(metrics.allocate.time)
+        self._statuses = PolicyStatuses(session, self.stores.policies, planner, now=clock.time)
         self.controller = make_controller(
-            stores=self.stores,
+            planner=planner,
             ledger=ledger,
             executor=PlanExecutor(session, self.stores, self.events, settings.build("elastic-system")),
-            logs=FailureLogs(session, lambda _: "pytorch", ledger.dirty_jobs, self._wake),
             settings=settings,
             metrics=metrics,
-            clock=clock,
-            poller=MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=self._wake),
             is_fresh=lambda: True,
             times=JobTimes(),
-            on_decisions=self._on_decisions,
+            on_decisions=self._statuses.pass_ended,
         )
         self._time_passes(self.controller)
 
@@ -127,12 +123,6 @@ class Operator:
                 self.times.passes.append(time.process_time() - begun)
 
         controller.run_pass = timed  # type: ignore[method-assign]
-
-    def _on_decisions(self, decisions: PassDecisions | None) -> None:
-        if decisions is None:
-            self._statuses.pass_failed()
-            return
-        self._statuses.pass_ended(decisions)
 
     def _wake(self) -> None:
         if self.controller is not None:

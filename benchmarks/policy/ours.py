@@ -23,7 +23,7 @@ from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.demand import JobDemand
@@ -291,7 +291,7 @@ class Ours:
 
     def _next_look(self, inputs: AllocationInputs, allocation: Allocation) -> float:
         """When a decision may change without an event."""
-        times = [next_change(inputs)]
+        times = [ChangeTimes().next(inputs)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
         if allocation.held_up:

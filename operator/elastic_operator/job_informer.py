@@ -22,7 +22,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, Forbidden
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, drop_deleted_and_compare, pages
-from elastic_operator.cluster.reflector import in_namespace
+from elastic_operator.cluster.reflector import Stats, in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import wait_while_it_advances, wait_with_timeout
@@ -46,19 +46,10 @@ WATCH_SECONDS = 45
 """Each watch of kopf ends after this time, and the next one continues it. Each answer shows that kopf works (172)."""
 
 
-EventSink = Callable[[str | None, dict[str, Any]], None]
-"""The event sink, called with each event of a job: the type of the watch event, and its JSON.
+decode_job = msgspec.json.Decoder(objects.CustomObject, dec_hook=objects.pack).decode
 
-Two calls carry no job: (None, {}) after kopf's list, and `bookmark(namespace)` when the API server has answered the
-watch of that namespace ("": of all).
-"""
-WatchSource = Callable[[EventSink], Coroutine[Any, Any, None]]
-"""A watch that reports its events to the sink since its last list, until it ends or fails."""
-
-
-def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
-    """The event that says: kopf has reported all that has happened in this namespace ("": in all) since its list."""
-    return "BOOKMARK", {"metadata": {"namespace": namespace}}
+WatchSource = Callable[["JobInformer"], Coroutine[Any, Any, None]]
+"""A watch that tells the informer what has happened since its own last list, until it ends or fails."""
 
 
 class JobInformer:
@@ -80,8 +71,10 @@ class JobInformer:
         self.namespaces = tuple(dict.fromkeys(namespaces))
         self._answered_at = dict.fromkeys(self.namespaces or ("",), float("-inf"))
         """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
-        self.restarts = self.errors = 0
-        """How often kopf was restarted, and how many lists failed."""
+        self.restarts = 0
+        """How often kopf was restarted."""
+        self.stats = Stats()
+        """Of these, only the errors count: the lists that failed."""
         self.is_gone: Callable[[str], bool] = lambda _: False
         """Whether the namespace of that name counts as one without jobs, although a list there is refused."""
         self._forbidden_since: dict[str, float] = {}
@@ -97,7 +90,7 @@ class JobInformer:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
+        return tuple(in_namespace(JOBS, namespace) for namespace in self._answered_at)
 
     def age(self) -> float:
         """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
@@ -138,21 +131,28 @@ class JobInformer:
         while True:
             started = time.monotonic()
             try:
-                await self._source(self._on_event)
+                await self._source(self)
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended and is restarted error=%r", error)
             self.restarts += 1
             await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
             await self._sweep()
 
-    def _on_event(self, type: str | None, raw: dict[str, Any]) -> None:
-        if type is None:  # nothing from before that list is reported
-            self._listed_at = time.monotonic()
-            self._listed.set()
-        elif type == "BOOKMARK":
-            if self._as_of >= self._listed_at:
-                self._answered_at[raw["metadata"]["namespace"]] = time.monotonic()
-        elif type == "DELETED":
+    def take_list(self) -> None:
+        """Note that kopf has listed: it reports nothing from before that list."""
+        self._listed_at = time.monotonic()
+        self._listed.set()
+
+    def take_answer(self, namespace: str) -> None:
+        """Note that the API server has answered kopf's watch of that namespace ("": of all): kopf has reported all that
+        has happened there since its list.
+        """
+        if self._as_of >= self._listed_at:
+            self._answered_at[namespace] = time.monotonic()
+
+    def take_event(self, type: str | None, raw: dict[str, Any]) -> None:
+        """Take an event of kopf's watch: its type, and the job as JSON."""
+        if type == "DELETED":
             try:
                 meta = raw["metadata"]
                 self.store.observe_deleted(meta["uid"], meta["resourceVersion"], namespace=meta["namespace"])
@@ -175,6 +175,17 @@ class JobInformer:
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self._report(raw, error)
             return self._last_readable_version(raw)
+        return job
+
+    def _read_listed(self, item: msgspec.Raw) -> objects.CustomObject | None:
+        """The job in an item of a list, as `_read` returns it. A readable job is decoded without the fields that nobody
+        reads.
+        """
+        try:
+            job = decode_job(item)
+            int(job.metadata.resource_version)
+        except Exception:  # noqa: BLE001 - `_read` handles and reports it
+            return self._read(msgspec.json.decode(item))
         return job
 
     def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
@@ -208,8 +219,8 @@ class JobInformer:
     async def _sweep(self) -> bool:
         """List all jobs and compare them with the store; returns whether that worked, in every namespace."""
         began, worked = time.monotonic(), True
-        for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
-            if await self._sweep_one(namespace, path):
+        for namespace in self._answered_at:
+            if await self._sweep_one(namespace):
                 self._answered_at[namespace] = time.monotonic()
             else:
                 worked = False
@@ -219,10 +230,10 @@ class JobInformer:
         self._swept.set()
         return True
 
-    async def _sweep_one(self, namespace: str, path: str) -> bool:
-        """Compare the store with the jobs at `path`, those of `namespace` ("": of all); returns whether that worked."""
+    async def _sweep_one(self, namespace: str) -> bool:
+        """Compare the store with the jobs of `namespace` ("": of all); returns whether that worked."""
         try:
-            await self._compare(namespace, path)
+            await self._compare(namespace)
         except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
             if isinstance(error, Forbidden):
                 self._forbidden_since.setdefault(namespace, time.monotonic())
@@ -232,21 +243,22 @@ class JobInformer:
                 # If the namespace is deleted, its jobs were deleted before it. The pods count as those of deleted jobs.
                 self.store.forget_all(within=namespace)
                 return True
-            self.errors += 1
+            self.stats.errors += 1
             log.warning("cannot list jobs error=%r", error)
             return False
         self._forbidden_since.pop(namespace, None)
         return True
 
-    async def _compare(self, namespace: str, path: str) -> None:
-        """Make the store equal to the jobs at `path`. Raises any error of the list."""
+    async def _compare(self, namespace: str) -> None:
+        """Make the store equal to the jobs of `namespace` ("": of all). Raises any error of the list."""
+        path = in_namespace(JOBS, namespace)
         newest = self.store.newest(within=namespace)
         if newest and await drop_deleted_and_compare(self.store, self.session, path, newest=newest, within=namespace):
             return
         found: list[objects.CustomObject] = []
         async for page in pages(self.session, path):
             self._pages += 1
-            found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
+            found += filter(None, map(self._read_listed, page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:
             log.warning("the API server's history restarted kind=jobs revision=%s known=%d", revision, newest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,7 @@ from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.sockets import Sockets
-from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, EventSink, bookmark
+from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, JobInformer
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
@@ -34,97 +34,70 @@ IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 """The fields of metadata that kopf reads after it has passed an event on."""
 
 
-class NoDiffs(kopf.DiffBaseStorage):
-    """Stores nothing on users' objects, because no change handler needs it."""
+class NoDiffs(kopf.MultiDiffBaseStorage):
+    """Compares and stores nothing, because there is no change handler. kopf's own one would copy each object."""
 
-    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:  # noqa: ARG002
         return kopf.BodyEssence({})
 
-    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        return None
 
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing."""
-
-
-class NoProgress(kopf.ProgressStorage):
-    """Stores nothing about handlers, because event handlers have no progress."""
-
-    def fetch(self, *, key: Any, body: kopf.Body) -> Any:
-        return None
-
-    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Nothing."""
-
-    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Nothing."""
-
-    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
-        """Nothing."""
-
-    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        return essence
+async def run_kopf(connection: Connection, informer: JobInformer) -> None:
+    """Run kopf for the jobs of the informer until it ends. The informer gets the events in the caller's event loop."""
+    quiet()
+    ours = asyncio.get_running_loop()
+    await run_in_own_loop(lambda: _run(connection, informer, ours))
 
 
-class Kopf:
-    """kopf for the jobs of these namespaces, of all if none is named. The caller gets the events in its own event
-    loop.
-    """
+async def _run(connection: Connection, informer: JobInformer, ours: asyncio.AbstractEventLoop) -> None:
+    sockets = Sockets()
 
-    def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
-        self.connection, self.namespaces = connection, namespaces
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        authorization = asyncio.run_coroutine_threadsafe(connection.credentials.header(), ours)
+        return _session(connection, await asyncio.wrap_future(authorization), ask, sockets)
 
-    async def __call__(self, sink: EventSink) -> None:
-        """Run until it ends."""
-        quiet()
-        ours = asyncio.get_running_loop()
-        await run_in_own_loop(lambda: self._run(sink, ours))
+    async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
+        ours.call_soon_threadsafe(informer.take_event, type, taken_out(event["object"]))
 
-    async def _run(self, sink: EventSink, ours: asyncio.AbstractEventLoop) -> None:
-        sockets = Sockets()
+    async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+        request.server_hostname = connection.server_hostname  # kopf itself passes no such name on
+        of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
+        if of_jobs and not watches:
+            request.url = request.url.update_query(NO_JOB)
+        response = await send(request)
+        if of_jobs and response.ok and watches:
+            ours.call_soon_threadsafe(informer.take_answer, namespace_in(request.url.path))
+        elif of_jobs and response.ok:
+            ours.call_soon_threadsafe(informer.take_list)
+        return response
 
-        async def login(**_: Any) -> kopf.AiohttpSession:
-            authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
-            return self._session(await asyncio.wrap_future(authorization), ask, sockets)
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(login)
+    kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
+    where: dict[str, Any] = {"namespaces": informer.namespaces} if informer.namespaces else {"clusterwide": True}
+    try:
+        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+    finally:
+        await sockets.closed()
 
-        async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
-            ours.call_soon_threadsafe(sink, type, taken_out(event["object"]))
 
-        async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
-            request.server_hostname = self.connection.server_hostname  # kopf itself passes no such name on
-            of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
-            if of_jobs and not watches:
-                request.url = request.url.update_query(NO_JOB)
-            response = await send(request)
-            if of_jobs and response.ok:
-                answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
-                ours.call_soon_threadsafe(sink, *answered)
-            return response
-
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(login)
-        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
-        where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
-        try:
-            await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
-        finally:
-            await sockets.closed()
-
-    def _session(
-        self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
-    ) -> kopf.AiohttpSession:
-        tls = self.connection.tls or True
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
-            headers={"Authorization": authorization} if authorization else {},
-            middlewares=(middleware,),
-        )
-        return kopf.AiohttpSession(
-            server=self.connection.base_url,
-            aiohttp_session=session,
-            expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
-        )
+def _session(
+    connection: Connection, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
+) -> kopf.AiohttpSession:
+    tls = connection.tls or True
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
+        headers={"Authorization": authorization} if authorization else {},
+        middlewares=(middleware,),
+    )
+    return kopf.AiohttpSession(
+        server=connection.base_url,
+        aiohttp_session=session,
+        expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
+    )
 
 
 def taken_out(body: Any) -> dict[str, Any]:
@@ -159,8 +132,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     a request.
     """
     settings = kopf.OperatorSettings()
-    settings.persistence.diffbase_storage = NoDiffs()
-    settings.persistence.progress_storage = NoProgress()
+    settings.persistence.diffbase_storage = NoDiffs()  # without a storage in it, nothing is stored
+    settings.persistence.progress_storage = kopf.MultiProgressStorage(())
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True

@@ -83,7 +83,6 @@ class KeyedCache(Generic[K, T]):
         return self._kept.get(name)
 
     def names(self) -> Set[str]:
-        """The names of all values."""
         return self._kept.keys()
 
     def drop(self, name: str) -> None:
@@ -99,27 +98,21 @@ class SingleCache(Generic[K, T]):
     """A single value with the key that the value was made from, as in `KeyedCache`."""
 
     def __init__(self) -> None:
-        self._kept: tuple[K, T] | None = None
+        self._values: KeyedCache[K, T] = KeyedCache()
 
     def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
         """The value. It is made from `args` again if `key` differs from the last key."""
-        previous = self._kept
-        if previous is not None and (previous[0] is key or previous[0] == key):
-            return previous[1]
-        value = make(*args)
-        if previous is not None and previous[1] == value:
-            value = previous[1]
-        self._kept = None if value is None else (key, value)
-        return value
+        return self._values.get("", key, make, *args)
 
     @property
     def last(self) -> T | None:
         """The value, void or not; None without a value."""
-        return self._kept[1] if self._kept is not None else None
+        _, value = self._values.peek("") or (None, None)
+        return value
 
     def drop(self) -> None:
         """Forget the value, if there is a value."""
-        self._kept = None
+        self._values.drop("")
 
 
 class LastSeen(Generic[T]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import importlib
 import logging
@@ -17,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,7 @@ from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import wait_with_timeout
-from elastic_operator.job_informer import EventSink, JobInformer
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -42,10 +43,7 @@ from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.planner import PassDecisions
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
-from elastic_operator.read import convert
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
@@ -53,7 +51,6 @@ from elastic_operator.upkeep import networks
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.watches import QUOTAS, stores_of, watch_all
-from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +63,8 @@ STUCK_SECONDS = 300.0
 """A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
+TRIM_SECONDS = 300.0
+"""The C library returns the free pages of its heap this often (209)."""
 BEAT_SECONDS = 5.0
 """The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
 `LeaseTiming`.
@@ -108,8 +107,7 @@ class Process:
             elif kind == QUOTAS:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
-                watch.store.subscribe(self._wake_always)
-        informer.store.subscribe(self._wake_always)
+                watch.store.subscribe(lambda _old, _new: self._wake())
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -120,9 +118,6 @@ class Process:
     def _quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if self.quotas:
             self.quotas.quota_changed(old, new)
-
-    def _wake_always(self, _old: object, _new: object) -> None:
-        self._wake()
 
     def _wake_if_new(self, old: Any, new: Any) -> None:
         if old is None or new is None or not new.has_same_content(old):
@@ -144,10 +139,10 @@ class Process:
             await _cancel_and_wait(running)
 
     async def run(self, elect: Election) -> None:
-        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._beat())
+            group.create_task(_trim_heap())
             group.create_task(self._lead_when_elected(elect))
 
     async def _watch(self) -> None:
@@ -162,7 +157,6 @@ class Process:
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
-            group.create_task(self.watches.informer.run())
 
     def _candidate(self) -> LeaderElector:
         """A new candidate for the lease. From now on every write asks it."""
@@ -177,7 +171,7 @@ class Process:
             began, failed = time.monotonic(), False
             election = asyncio.create_task(elect(self.elector))
             leading = asyncio.create_task(self._lead())
-            displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
+            displaced = asyncio.create_task(self.installation.wait_until(ours=False))
             try:
                 await asyncio.wait({election, leading, displaced}, return_when=asyncio.FIRST_COMPLETED)
                 for done in (election, leading):
@@ -205,7 +199,7 @@ class Process:
         await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by reason=%s", reason)
-            await self.installation.wait_until_ours()
+            await self.installation.wait_until(ours=True)
             log.info("this installation is now active")
 
     async def _lead(self) -> None:
@@ -216,19 +210,19 @@ class Process:
             gc.collect()
             gc.freeze()
             ending.callback(gc.unfreeze)
-            drop = self.metrics.events_dropped.inc
-            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
+            count_drop = self.metrics.events_dropped.inc
+            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=count_drop)
             _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
-            self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+            planner, now = Planner(self.metrics.allocate.time), self.session.clock.time
+            self.statuses = PolicyStatuses(self.session, self.stores.policies, planner, now=now)
             _start_supervised("reports on policies", self.statuses.run, ending)
             _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
-            self.quotas = self._plain_pod_quotas()
-            _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+            if QUOTAS in self.watches.all:
+                self.quotas = self._plain_pod_quotas()
+                _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
-            ending.push_async_callback(logs.stop)
-            self.controller = self._controller(events, logs)
+            self.controller = self._controller(planner, events)
             await self.controller.run()
 
     async def _renew_networks(self) -> None:
@@ -239,59 +233,41 @@ class Process:
             jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
             await networks.renew(self.session, network, jobs)
 
-    def _plain_pod_quotas(self) -> PlainPodQuotas | None:
-        """Limits plain pods to the guarantees (98); None if the settings do not ask for it."""
-        if QUOTAS not in self.watches.all:
-            return None
+    def _plain_pod_quotas(self) -> PlainPodQuotas:
+        """Limits plain pods to the guarantees (98)."""
         return PlainPodQuotas(
             self.session,
             self.watches.all[QUOTAS].store,
             self.stores.namespaces,
+            self.settings,
             plain=self.ledger.plain_gpus,
-            classes=self.settings.job_pod_classes,
-            serves=self.settings.watches,
         )
 
-    async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
+    async def _keep_quotas(self, quotas: PlainPodQuotas) -> None:
         """Keep the quotas, once the existing ones are known. Jobs do not wait for that."""
-        if quotas is not None:
-            await self.watches.all[QUOTAS].catch_up()
-            await quotas.run()
+        await self.watches.all[QUOTAS].catch_up()
+        await quotas.run()
 
-    def _on_decisions(self, decisions: PassDecisions | None) -> None:
-        """Pass on the decisions of a pass, or None after a failed pass."""
-        if decisions is None:
-            if self.statuses is not None:
-                self.statuses.pass_failed()
-            return
+    def _on_decisions(self, decisions: PassDecisions) -> None:
+        """Pass on the decisions of a pass."""
         self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.inputs)
+            self.quotas.pass_ended(decisions)
 
-    def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
+    def _controller(self, planner: Planner, events: EventRecorder) -> Controller:
         build = self.settings.build(namespace())
-        clock = self.session.clock
         return make_controller(
-            stores=self.stores,
+            planner=planner,
             ledger=self.ledger,
             executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
-            logs=logs,
             settings=self.settings,
             metrics=self.metrics,
-            clock=clock,
-            poller=MasterPoller(
-                self.ledger.dirty_jobs, now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped
-            ),
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
         )
-
-    def _main_container(self, pod_uid: str) -> str:
-        pod = self.stores.pods.get(pod_uid)
-        return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
         """Send the elector signs of life of the main loop. Without these, the elector gives the lease up (90)."""
@@ -308,13 +284,15 @@ class Process:
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
-            self.controller.forecasts.started(job.uid)
+            self.controller.forecasts.queue_positions.started(job.uid, self.session.clock.time())
 
     def stats(self) -> OperatorStats:
         controller, statuses = self.controller, self.statuses
         return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.all_stats(controller.planner.plans.all(), controller.policy_of) if controller else (),
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.view.policies.team_of)
+            if controller
+            else (),
             policies=statuses.all_stats() if statuses else (),
             watches=self.watches.all_stats(),
             kopf_restarts=self.watches.informer.restarts,
@@ -326,6 +304,18 @@ class Process:
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
         return ""
+
+
+async def _trim_heap() -> None:
+    """Return the free pages within the C library's heap to the machine, from time to time (209).
+
+    By itself, glibc returns large blocks and the end of its heap only (the Dockerfile sets how large). Other C
+    libraries have no function for it.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    while trim is not None:
+        await asyncio.sleep(TRIM_SECONDS)
+        await asyncio.to_thread(trim, 0)
 
 
 def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
@@ -378,12 +368,11 @@ def namespace() -> str:
 
 
 def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
-    async def kopf(sink: EventSink) -> None:
+    async def kopf(informer: JobInformer) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection, informer.namespaces)(sink)
+        await kopf_host.run_kopf(connection, informer)
 
-    informer = JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
-    return informer
+    return JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
 
 
 def _without_kubernetes(module: str) -> Any:
@@ -399,12 +388,15 @@ def _without_kubernetes(module: str) -> Any:
             del sys.modules["kubernetes"]
 
 
-@contextlib.asynccontextmanager
-async def _assembled(settings: Settings) -> AsyncIterator[Process]:
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT, then hand the lease back."""
+    if not settings.worker_image:
+        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
     metrics, connection = Metrics(), load_connection()
+    count = metrics.count_request
     async with (
-        Session(connection, on_request=metrics.count_request) as session,
-        Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
+        Session(connection, on_request=count) as session,
+        Session(connection, on_request=count) as asking,  # on a standby, too: it needs no lease
     ):
         process = Process(settings, session, metrics, job_informer(settings, connection, session))
         async with serving(
@@ -415,16 +407,8 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
             unready=process.installation.elsewhere,
             metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
-            yield process
-
-
-async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT, then hand the lease back."""
-    if not settings.worker_image:
-        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
-    async with _assembled(settings) as process:
-        count = process.metrics.count_request
-        await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))
+            elect = in_own_thread(lambda: Session(load_connection(), on_request=count))
+            await process.run_until(_stopped(), elect=elect)
 
 
 async def _stopped() -> None:

@@ -107,22 +107,12 @@ class Quarantine:
         previous = self._faults.get(uid)
         edited = previous is not None and previous.version != version
         self.count(kind)
-        if (
-            at_grant
-            and previous is not None
-            and previous.is_reported
-            and not edited
-            and now < previous.again_at_monotonic
-        ):
-            log.error(
-                "planning the status of a quarantined object failed, too %s=%s error=%r",
-                kind,
-                name,
-                error,
-                exc_info=error,
-            )
-            previous.status_failed = True
-            return previous
+        left_out = self.fault(uid, version)
+        if at_grant and left_out is not None and left_out.is_reported:
+            text = "planning the status of a quarantined object failed, too %s=%s error=%r"
+            log.error(text, kind, name, error, exc_info=error)
+            left_out.status_failed = True
+            return left_out
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
         attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
@@ -135,14 +125,8 @@ class Quarantine:
             " automatically, and at once after an edit of the spec. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error(
-            "an object is quarantined for %.0f s %s=%s error=%r",
-            attempts.until - now,
-            kind,
-            name,
-            error,
-            exc_info=error,
-        )
+        seconds = attempts.until - now
+        log.error("an object is quarantined for %.0f s %s=%s error=%r", seconds, kind, name, error, exc_info=error)
         may_preempt_at = previous.may_preempt_at if previous is not None else now
         if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
@@ -152,14 +136,10 @@ class Quarantine:
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
         """Why the object is left out now; None if it is not left out, or if its next try is due."""
-        if not self._faults:
-            return None
         fault = self._faults.get(uid)
-        return (
-            fault
-            if fault is not None and fault.version == version and time.monotonic() < fault.again_at_monotonic
-            else None
-        )
+        if fault is None or fault.version != version or time.monotonic() >= fault.again_at_monotonic:
+            return None
+        return fault
 
     def jobs_barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
@@ -181,8 +161,7 @@ class Quarantine:
 
     def note_success(self, uid: str) -> None:
         """Note that the object could use its grant, so that its next error counts as the first."""
-        if self._faults:
-            self._faults.pop(uid, None)
+        self._faults.pop(uid, None)
 
     def revision(self) -> object:
         """A value that changes whenever an object is quarantined, or its next try is due. Read it before the

@@ -123,8 +123,8 @@ LEAST_EVICTIONS = 16
 class ReclaimSettings(ApiModel):
     """How GPUs are reclaimed (138).
 
-    The defaults of the two limits grow with the cluster. A default allows one preemptor of each team within its
-    guarantee any number of evictions in a minute.
+    The defaults of the two limits grow with the cluster, and so does the number of pods that a wrong policy evicts at
+    once. A default allows one preemptor of each team within its guarantee any number of evictions in a minute.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
@@ -147,8 +147,6 @@ class ReclaimSettings(ApiModel):
     def most_evictions(self, gpus: int) -> tuple[int, int]:
         """The most pods that may be evicted within a minute for one team, and for all, in a cluster with this many GPUs
         (138).
-
-        The defaults grow with the cluster, and so does the number of pods that a wrong policy evicts at once.
         """
         per_team = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
         return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, per_team)
@@ -247,7 +245,6 @@ class Settings(ApiModel):
         )
 
     def build(self, operator_namespace: str) -> BuildSettings:
-        """The settings for the objects of jobs."""
         return BuildSettings(
             master_priority_class=self.master_priority_class_name,
             worker_priority_class=self.worker_priority_class_name,
@@ -293,7 +290,6 @@ class Settings(ApiModel):
 
     @property
     def job_pod_classes(self) -> tuple[str, ...]:
-        """The PriorityClasses of pods of jobs."""
         return tuple(filter(None, (self.worker_priority_class_name, self.master_priority_class_name)))
 
     def watches(self, namespace: str) -> bool:

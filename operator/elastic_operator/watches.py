@@ -35,32 +35,30 @@ STALE_SECONDS = 90.0
 
 @dataclass(slots=True)
 class Watches:
-    """The watches by kind, and the informer of jobs."""
+    """The watches by kind; `informer` is that of jobs."""
 
-    all: dict[str, Reflector[Any] | Namespaced[Any]]
+    all: dict[str, Reflector[Any] | Namespaced[Any] | JobInformer]
     informer: JobInformer
 
     async def catch_up(self, since: float | None = None) -> None:
         """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
         written until then.
         """
-        decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
-        await asyncio.gather(*(watch.catch_up(since) for watch in decisive), self.informer.catch_up(since))
+        await asyncio.gather(*(watch.catch_up(since) for watch in self._decisive()))
 
     def fresh(self) -> bool:
         """Whether news of every store came lately."""
-        return max(age for kind, age in self.ages().items() if kind not in NOT_WAITED_FOR) < STALE_SECONDS
+        return max(watch.age() for watch in self._decisive()) < STALE_SECONDS
 
-    def ages(self) -> dict[str, float]:
-        """Seconds since the last news, by watch."""
-        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.informer.age()}
+    def _decisive(self) -> list[Reflector[Any] | Namespaced[Any] | JobInformer]:
+        return [watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR]
 
     def all_stats(self) -> dict[str, WatchStats]:
         """Each watch as /metrics shows it."""
-        shown = {
-            kind: WatchStats(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
+        return {
+            kind: WatchStats(watch.age(), None if kind == "jobs" else watch.stats.relists, watch.stats.errors)
+            for kind, watch in self.all.items()
         }
-        return shown | {"jobs": WatchStats(self.informer.age(), None, self.informer.errors)}
 
 
 def watch_all(
@@ -87,28 +85,25 @@ def watch_all(
         return Reflector(session, path, type_, params=ours)
 
     of_jobs = {"labelSelector": contract.LABEL_JOB_UID}
-    watches = Watches(
-        {
-            "pods": Reflector(session, reflector.PODS, objects.Pod),
-            "nodes": Reflector(session, reflector.NODES, objects.Node),
-            "namespaces": namespaces,
-            "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
-            "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
-            "deviceclasses": Reflector(session, reflector.DEVICE_CLASSES, objects.DeviceClass, optional=True),
-            "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
-            "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
-            "services": own(reflector.SERVICES, objects.Service, of_jobs),
-            "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice, of_jobs),
-        },
-        informer,
-    )
+    watches: dict[str, Reflector[Any] | Namespaced[Any] | JobInformer] = {
+        "pods": Reflector(session, reflector.PODS, objects.Pod),
+        "nodes": Reflector(session, reflector.NODES, objects.Node),
+        "namespaces": namespaces,
+        "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
+        "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
+        "deviceclasses": Reflector(session, reflector.DEVICE_CLASSES, objects.DeviceClass, optional=True),
+        "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
+        "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
+        "services": own(reflector.SERVICES, objects.Service, of_jobs),
+        "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice, of_jobs),
+        "jobs": informer,
+    }
     if quotas:
         by_name = {"fieldSelector": f"metadata.name={QUOTA_NAME}"}
-        watches.all[QUOTAS] = own(reflector.RESOURCE_QUOTAS, objects.CustomObject, by_name)
-    for kind, watch in watches.all.items():
+        watches[QUOTAS] = own(reflector.RESOURCE_QUOTAS, objects.CustomObject, by_name)
+    for kind, watch in watches.items():
         watch.store.on_error = partial(on_error, SINGULAR.get(kind, kind.removesuffix("s")))
-    informer.store.on_error = partial(on_error, "job")
-    return watches
+    return Watches(watches, informer)
 
 
 def _is_gone(namespaces: Reflector[objects.Namespace], informer: JobInformer, name: str) -> bool:
@@ -124,6 +119,6 @@ def _is_gone(namespaces: Reflector[objects.Namespace], informer: JobInformer, na
 
 
 def stores_of(watches: Watches) -> Stores:
-    stores = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
+    stores: dict[str, Any] = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
     renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
-    return Stores(jobs=watches.informer.store, **renamed, **stores)
+    return Stores(**renamed, **stores)

@@ -7,8 +7,9 @@ import pytest
 from elastic_api.parse import parse_spec
 from elastic_api.refusal import REMEDY, pod_blocked, pod_refusal
 from elastic_api.status import MAX_MESSAGE, ConditionType, JobStatus, Retry, shortened
+from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.observation import add_change, set_condition
+from elastic_operator.plan.job.observation import Observation
 from tests.api.jobs import make_container, make_job, make_template
 
 INVALID = 'Pod "toy-master-0" is invalid: '
@@ -98,7 +99,8 @@ def test_what_the_api_server_repeats_of_a_large_template_is_cut_in_its_middle(wr
 
 
 def test_a_text_of_a_status_has_at_most_four_thousand_characters():
-    status = set_condition(JobStatus(), ConditionType.READY, "False", Reason("InvalidSpec", "x" * 800_000), 1, 0.0)
-    status = add_change(status, 0.0, 1, 2, "Lost", "y" * 800_000)
-    status = status.model_copy(update={"retry": Retry(reason="z" * 800_000, not_before=status.history[0].time)})
+    obs = Observation(Job("default", "j", "u", 1, 0.0, JobStatus(), None), JobStatus())
+    obs = obs.with_condition(ConditionType.READY, False, Reason("InvalidSpec", "x" * 800_000), 0.0)
+    obs = obs.with_change(0.0, 1, 2, "Lost", "y" * 800_000)
+    status = obs.with_status(retry=Retry(reason="z" * 800_000, not_before=obs.status.history[0].time)).status
     assert len(status.model_dump_json()) < 4 * MAX_MESSAGE

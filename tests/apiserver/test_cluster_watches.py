@@ -17,7 +17,8 @@ import pytest
 
 from elastic_api.job import GROUP, VERSION
 from elastic_api.parse import parse_policy
-from elastic_operator.cluster import reflector
+from elastic_operator.cluster import lists, reflector
+from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.objects import CustomObject, Node, Pod, PriorityClass
 from elastic_operator.cluster.reflector import Reflector
@@ -54,7 +55,7 @@ async def following(reflector: Reflector[Any]) -> AsyncIterator[None]:
 
 async def test_the_server_s_clock_is_read_from_its_answers(session: Session):
     assert (await session.get("/version"))["major"] == "1"
-    assert abs(session.api_time() - time.time()) < 2
+    assert abs(session.clock.time() - time.time()) < 2
 
 
 @pytest.mark.parametrize("seconds", [0.003, 0.01, 0.03, 0.3])
@@ -75,8 +76,9 @@ def test_a_closed_session_leaves_no_connection_of_requests_that_were_broken_off(
     assert [str(one.message) for one in said if one.category is ResourceWarning] == []
 
 
-async def test_what_the_server_has_is_listed_in_pages(session: Session):
-    classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass, page=1)
+async def test_what_the_server_has_is_listed_in_pages(session: Session, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lists, "PAGE", 1)
+    classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass)
     async with following(classes):
         system = classes.store.named("system-node-critical")
         assert system is not None
@@ -96,9 +98,12 @@ async def test_nodes_are_followed_from_their_making_to_their_end(session: Sessio
         assert nodes.stats.relists == 0
 
 
-async def test_a_leader_catches_up_by_the_metadata_alone_and_takes_out_what_it_missed(session: Session):
+async def test_a_leader_catches_up_by_the_metadata_alone_and_takes_out_what_it_missed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lists, "PAGE", 1)
     name = f"missed-{uuid.uuid4().hex[:6]}"
-    classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass, page=1)
+    classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass)
     async with following(classes):
         await session.post(reflector.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1})
         await until_async("the class", lambda: classes.store.named(name) is not None, seconds=5)
@@ -121,8 +126,12 @@ async def test_the_server_lists_metadata_alone(session: Session, path: str):
 
 
 @pytest.mark.extended
-async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(session: Session):
-    pods = Reflector(session, reflector.PODS, Pod, inactivity=0.2, backoff=reflector.Backoff(first=0.01))
+async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reflector, "INACTIVITY_SECONDS", 0.2)
+    pods = Reflector(session, reflector.PODS, Pod)
+    pods._backoff = Backoff(first=0.01)
     async with following(pods):
         relists = pods.stats.relists
         pods._revision = str(int(pods._revision) + 1_000_000)
@@ -142,7 +151,7 @@ async def test_a_policy_is_read_as_it_was_written(session: Session, policies: Po
 
 async def test_a_kind_that_is_not_installed_has_no_objects_and_is_no_failure(session: Session):
     path = f"/apis/{GROUP}/{VERSION}/notinstalledyet"
-    found = Reflector(session, path, CustomObject, optional=True, absent_seconds=0.1)
+    found = Reflector(session, path, CustomObject, optional=True)
     async with following(found):
         assert (len(found.store), found.stats.errors) == (0, 0)
         assert found.age() < 5

@@ -72,22 +72,22 @@ def make_pod(owner: SimpleNamespace, **spec: Any) -> dict[str, Any]:
 async def test_a_field_that_nobody_knows_is_refused_by_name(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
     with pytest.raises(BadRequest, match=r"spec\.nodeSelektor"):
-        await api_requests.create_pod(session, make_pod(owner, nodeSelektor={}), job_uid=owner.uid)
+        await api_requests.create_pod(session, make_pod(owner, nodeSelektor={}))
 
 
 async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disrupted(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
-    pod = await api_requests.create_pod(session, make_pod(owner, nodeName="nowhere"), job_uid=owner.uid)
+    pod = await api_requests.create_pod(session, make_pod(owner, nodeName="nowhere"))
     leaving = await api_requests.delete_pod(session, jobs.namespace, pod.metadata.name, uid=pod.metadata.uid)
     assert leaving is not None
     assert leaving.metadata.deletion_grace_period_seconds == 30
     assert int(leaving.metadata.resource_version) > int(pod.metadata.resource_version)
     own = convert.own_pod(leaving, Load({}), role="worker", index=0)
     assert own.deleting_since is not None
-    assert abs(own.deleting_since - session.api_time()) < 5
+    assert abs(own.deleting_since - session.clock.time()) < 5
     assert own.disrupted == ""
     with pytest.raises(NameTaken, match="still being deleted"):
-        await api_requests.create_pod(session, make_pod(owner), job_uid=owner.uid)
+        await api_requests.create_pod(session, make_pod(owner))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_a_pod_is_gone_at_once_by_force_or_before_it_is_bound_unless_a_fin
     owner = make_owner(jobs)
     manifest = make_pod(owner, **({"nodeName": node} if node else {}))
     manifest["metadata"]["finalizers"] = finalizers
-    pod = await api_requests.create_pod(session, manifest, job_uid=owner.uid)
+    pod = await api_requests.create_pod(session, manifest)
     name, uid = pod.metadata.name, pod.metadata.uid
     path = f"/api/v1/namespaces/{jobs.namespace}/pods/{name}"
     left = await api_requests.delete_pod(session, jobs.namespace, name, uid=uid, grace_seconds=grace_seconds)
@@ -114,7 +114,7 @@ async def test_a_pod_is_gone_at_once_by_force_or_before_it_is_bound_unless_a_fin
 
 async def test_an_eviction_is_a_disruption(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
-    pod = await api_requests.create_pod(session, make_pod(owner, nodeName="nowhere"), job_uid=owner.uid)
+    pod = await api_requests.create_pod(session, make_pod(owner, nodeName="nowhere"))
     path = f"/api/v1/namespaces/{jobs.namespace}/pods/{pod.metadata.name}"
     status = {"status": {"phase": "Running"}}
     await session.patch(f"{path}/status", status)
@@ -126,13 +126,13 @@ async def test_an_eviction_is_a_disruption(session: Session, jobs: Jobs):
 
 async def test_a_service_gets_its_address_and_its_endpoints_follow_the_master(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
-    service = await api_requests.ensure_service(session, build_service(owner), job_uid=owner.uid)
-    again = await api_requests.ensure_service(session, build_service(owner), job_uid=owner.uid)
+    service = await api_requests.ensure_service(session, build_service(owner))
+    again = await api_requests.ensure_service(session, build_service(owner))
     assert service.spec.cluster_ip
     assert again == service
     for address in ("10.9.0.1", "10.9.0.1", "10.9.0.2", None):
         manifest = build_endpoint_slice(owner, service_ip=service.spec.cluster_ip, pod_ip=address)
-        known = await api_requests.ensure_endpoint_slice(session, manifest, job_uid=owner.uid)
+        known = await api_requests.ensure_endpoint_slice(session, manifest)
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses]
         assert addresses == ([address] if address else [])
 

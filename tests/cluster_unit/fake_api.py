@@ -195,9 +195,12 @@ def connection_to(api: FakeApi) -> Connection:
 
 
 @asynccontextmanager
-async def session_to(api: FakeApi, **options: Any) -> AsyncIterator[Session]:
-    """A session to the server."""
+async def session_to(
+    api: FakeApi, *, remaining: Callable[[], float] | None = None, **options: Any
+) -> AsyncIterator[Session]:
+    """A session to the server, fenced by `remaining` if that is given."""
     async with Session(connection_to(api), **options) as session:
+        session.remaining = remaining or session.remaining
         yield session
 
 

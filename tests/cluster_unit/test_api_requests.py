@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
-from tests.cluster_unit.build import JOB_UID, owner, pod_dict
+from tests.cluster_unit.build import owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
 from tests.simulate.server import merged
 
@@ -22,13 +22,14 @@ DELETED_AT = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 def manifest(name: str = "toy-worker-0", **fields) -> dict:
-    body = pod_dict(name, owners=(owner(),), **fields)
+    body = {"apiVersion": "v1", "kind": "Pod", **pod_dict(name, owners=(owner(),), **fields)}
     del body["metadata"]["resourceVersion"]
     return body
 
 
 def service(**meta) -> dict:
     return {
+        "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()], **meta},
         "spec": {"clusterIP": "10.0.0.7"},
@@ -38,6 +39,7 @@ def service(**meta) -> dict:
 def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
     endpoints = [{"addresses": [address]} for address in addresses]
     return {
+        "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()]},
         "addressType": "IPv4",
@@ -49,53 +51,51 @@ def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
 def network_policy() -> dict:
     meta = {"name": "toy", "namespace": "a", "ownerReferences": [owner()]}
     spec = {"podSelector": {"matchLabels": {"job": "toy"}}}
-    return {"kind": "NetworkPolicy", "metadata": meta, "spec": spec}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 
 async def test_a_pod_is_created_under_strict_validation(api, session):
-    pod = await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    pod = await api_requests.create_pod(session, manifest())
     assert pod.metadata.resource_version == str(api.server.revision)
     assert api.seen[0][2] == {"fieldValidation": "Strict"}
 
 
 async def test_a_pod_that_is_there_already_and_ours_is_created(session):
-    first = await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
-    assert await api_requests.create_pod(session, manifest(), job_uid=JOB_UID) == first
+    first = await api_requests.create_pod(session, manifest())
+    assert await api_requests.create_pod(session, manifest()) == first
 
 
 @pytest.mark.parametrize(
-    ("there", "deleting", "message"),
+    ("there", "message"),
     [
-        (pod_dict(), False, "has no owner. Delete that Pod, or give the job another name."),
-        (pod_dict(owners=(owner("x", kind="ReplicaSet", name="web"),)), False, "belongs to ReplicaSet web"),
-        (pod_dict(owners=(owner(controller=False),)), False, "has no owner"),
-        (pod_dict(owners=(owner("old-uid"),)), False, "belongs to ElasticPyTorchJob toy"),
-        (pod_dict(owners=(owner("old-uid"),), **DELETED_AT), True, "still being deleted"),
-        (pod_dict(owners=(owner(),), **DELETED_AT), True, "still being deleted"),
+        (pod_dict(), "has no owner. Delete that Pod, or give the job another name."),
+        (pod_dict(owners=(owner("x", kind="ReplicaSet", name="web"),)), "belongs to ReplicaSet web"),
+        (pod_dict(owners=(owner(controller=False),)), "has no owner"),
+        (pod_dict(owners=(owner("old-uid"),)), "belongs to ElasticPyTorchJob toy"),
+        (pod_dict(owners=(owner("old-uid"),), **DELETED_AT), "still being deleted"),
+        (pod_dict(owners=(owner(),), **DELETED_AT), "still being deleted"),
     ],
 )
-async def test_a_name_that_another_holds_is_reported_in_words(api, session, there, deleting, message):
+async def test_a_name_that_another_holds_is_reported_in_words(api, session, there, message):
     api.put(f"{PODS}/toy-worker-0", there | {"metadata": there["metadata"] | {"name": "toy-worker-0"}})
-    with pytest.raises(NameTaken, match=message) as caught:
-        await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
-    assert (caught.value.name, caught.value.deleting) == ("toy-worker-0", deleting)
+    with pytest.raises(NameTaken, match=f"^Pod toy-worker-0 .*{message}"):
+        await api_requests.create_pod(session, manifest())
 
 
 async def test_a_name_freed_between_the_refusal_and_the_look_is_taken_for_now(api, session):
     api.fail("POST", status(409, "AlreadyExists"))
-    with pytest.raises(NameTaken) as caught:
-        await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
-    assert caught.value.deleting
+    with pytest.raises(NameTaken, match=r"^Pod toy-worker-0 was only just deleted\.$"):
+        await api_requests.create_pod(session, manifest())
 
 
 async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
     api.fail("POST", 400)
     with pytest.raises(BadRequest):
-        await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+        await api_requests.create_pod(session, manifest())
 
 
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
-    pod = await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    pod = await api_requests.create_pod(session, manifest())
     assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid="another") is None
     assert api.find(f"{PODS}/toy-worker-0")
     assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
@@ -116,7 +116,7 @@ async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
     """The admission of quotas answers with one where many pods come at once. Nothing has changed then."""
     api.fail("POST", status(409, "Conflict"), status(409, "Conflict"))
     for creation in (
-        api_requests.create_pod(session, manifest(), job_uid=JOB_UID),
+        api_requests.create_pod(session, manifest()),
         api_requests.try_pod(session, manifest()),
     ):
         with pytest.raises(ApiError) as raised:
@@ -146,27 +146,27 @@ async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force(api, ses
 
 async def test_a_service_is_created_once_and_told_with_its_address(api, session):
     for _ in range(2):
-        ensured = await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+        ensured = await api_requests.ensure_service(session, service())
         assert ensured.spec.cluster_ip == "10.0.0.7"
     assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET"]
 
 
 async def test_a_service_that_is_there_is_found_where_a_quota_refuses_another_one(api, session):
-    made = await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+    made = await api_requests.ensure_service(session, service())
     api.fail("POST", 403)
-    assert await api_requests.ensure_service(session, service(), job_uid=JOB_UID) == made
+    assert await api_requests.ensure_service(session, service()) == made
 
 
 async def test_a_service_that_a_quota_refuses_is_refused(api, session):
     api.fail("POST", 403)
     with pytest.raises(Forbidden):
-        await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+        await api_requests.ensure_service(session, service())
     assert api.find(f"{SERVICES}/toy-master") is None
 
 
 async def test_a_service_that_goes_between_two_looks_is_created(api, session):
     api.fail("POST", status(409, "AlreadyExists"))
-    ensured = await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+    ensured = await api_requests.ensure_service(session, service())
     assert ensured.spec.cluster_ip == "10.0.0.7"
     assert [verb for verb, *_ in api.seen] == ["POST", "GET", "POST"]
 
@@ -175,13 +175,13 @@ async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, sessi
     api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
     left = r"Service toy-master exists and has no owner. .* left behind: `kubectl -n \S+ delete pods,services,"
     with pytest.raises(NameTaken, match=left):
-        await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+        await api_requests.ensure_service(session, service())
 
 
 async def test_an_endpoint_slice_is_written_only_when_its_address_or_its_port_differs(api, session):
     known = None
     for wanted in (*map(endpoint_slice, ("10.1.0.1", "10.1.0.1", "10.1.0.2")), *[endpoint_slice(port=20004)] * 2):
-        known = await api_requests.ensure_endpoint_slice(session, wanted, job_uid=JOB_UID, known=known)
+        known = await api_requests.ensure_endpoint_slice(session, wanted, known=known)
     assert [verb for verb, *_ in api.seen] == ["POST", "PUT", "PUT"]
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
 
@@ -191,51 +191,51 @@ async def test_an_endpoint_slice_with_a_wrong_node_is_written_again(api, session
     for node in ("n1", "n1", "n2"):  # a new master may have the address of the last one, on another node
         wanted = endpoint_slice("10.1.0.1")
         wanted["endpoints"][0]["nodeName"] = node
-        known = await api_requests.ensure_endpoint_slice(session, wanted, job_uid=JOB_UID, known=known)
+        known = await api_requests.ensure_endpoint_slice(session, wanted, known=known)
     assert [verb for verb, *_ in api.seen] == ["POST", "PUT"]
 
 
 async def test_an_unseen_endpoint_slice_is_found_and_written_only_if_it_differs(api, session):
     for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
-        await api_requests.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
+        await api_requests.ensure_endpoint_slice(session, endpoint_slice(address))
     assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET", "POST", "GET", "PUT"]
 
 
 async def test_an_endpoint_slice_that_was_seen_long_ago_is_looked_at_again(api, session):
-    old = await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
-    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID, known=old)
-    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), job_uid=JOB_UID, known=old)
+    old = await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"))
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), known=old)
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), known=old)
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.3"]}]
     api.remove(f"{SLICES}/toy-master")
-    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), job_uid=JOB_UID, known=old)
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), known=old)
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.3"]}]
 
 
 async def test_an_endpoint_slice_that_is_another_s_by_now_is_left_alone(api, session):
-    old = await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    old = await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"))
     api.put(f"{SLICES}/toy-master", {**endpoint_slice("10.1.0.9"), "metadata": {"ownerReferences": []}})
     with pytest.raises(NameTaken):
-        await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID, known=old)
+        await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), known=old)
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.9"]}]
 
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_a_network_policy_is_created_or_found_whatever_is_expected(is_new, api, session):
     for _ in range(2):
-        await api_requests.ensure_network_policy(session, network_policy(), job_uid=JOB_UID, is_new=is_new)
+        await api_requests.ensure_network_policy(session, network_policy(), is_new=is_new)
     expected = ["POST", "POST", "GET"] if is_new else ["GET", "POST", "GET"]
     assert [verb for verb, *_ in api.seen] == expected
     api.put(f"{NETWORK_POLICIES}/toy", {**network_policy(), "spec": {"podSelector": {"matchLabels": {"a": "b"}}}})
-    await api_requests.ensure_network_policy(session, network_policy(), job_uid=JOB_UID, is_new=is_new)
+    await api_requests.ensure_network_policy(session, network_policy(), is_new=is_new)
     assert api.find(f"{NETWORK_POLICIES}/toy")["spec"] == network_policy()["spec"]
 
 
 async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten(api, session):
-    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"))
     now = api.find(f"{SLICES}/toy-master")
     api.fail("GET", json({**now, "metadata": {**now["metadata"], "resourceVersion": "1"}}))
     with pytest.raises(Conflict):
-        await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
+        await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"))
 
 
 async def test_a_status_patch_has_the_differences_and_requires_the_state_it_was_decided_on(api, session):
@@ -264,7 +264,7 @@ async def test_the_status_of_a_job_that_is_gone_is_not_found(session):
 
 
 async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations(api, session):
-    made = await api_requests.create_pod(session, manifest(annotations={"a": "1"}), job_uid=JOB_UID)
+    made = await api_requests.create_pod(session, manifest(annotations={"a": "1"}))
     known = {"uid": made.metadata.uid, "resource_version": made.metadata.resource_version}
     pod = await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
     assert api.find(f"{PODS}/toy-worker-0")["metadata"]["annotations"] == {"a": "1", "b": "2"}
@@ -279,7 +279,8 @@ async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations
 async def test_a_secret_is_created_once_and_never_read(api, session):
     for token in ("first", "second"):
         meta = {"name": "toy-elastic", "namespace": "a"}
-        await api_requests.ensure_secret(session, {"metadata": meta, "stringData": {"token": token}})
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"token": token}}
+        await api_requests.ensure_secret(session, secret)
     assert api.find("/api/v1/namespaces/a/secrets/toy-elastic")["stringData"] == {"token": "first"}
     assert [verb for verb, *_ in api.seen] == ["POST", "POST"]
 
@@ -310,6 +311,6 @@ async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_i
 
 async def test_the_end_of_a_log_is_read_and_cut_at_its_front(api, session):
     api.fail("GET", web.Response(body=b"x" * 50 + "é end".encode()))
-    assert (await api_requests.read_log_tail(session, "a", "p", "c", max_bytes=5)).endswith(" end")
+    assert (await api_requests.read_log_tail(session, "a", "p", "c", lines=100, max_bytes=5)).endswith(" end")
     assert api.seen[0][1] == f"{PODS}/p/log"
     assert api.seen[0][2]["tailLines"] == "100"

@@ -76,9 +76,8 @@ async def watching(session: Session, *namespaces: str):
     watches = make_watches(session, *namespaces)
     await watches.catch_up()
     async with AsyncExitStack() as tasks:
-        for watch in watches.all.values():
-            await tasks.enter_async_context(running(watch.run()))
-        await tasks.enter_async_context(running(watches.informer._sweep_forever()))
+        for kind, watch in watches.all.items():
+            await tasks.enter_async_context(running(watch._sweep_forever() if kind == "jobs" else watch.run()))
         await at_rest()
         yield watches
 

@@ -40,7 +40,7 @@ OTHERS: list[tuple[ClusterError, RetryPolicy]] = [
     (ClusterError(), USER),
     (errors.Unreachable(), WAIT),
     (errors.Fenced(), LEADER),
-    (NameTaken("", name="a", deleting=False), USER),
+    (NameTaken(""), USER),
     (api_error(404, b'{"reason": "NotFound", "details": {"name": "a"}}'), USER),
     (api_error(409, b'{"reason": "AlreadyExists"}'), USER),
 ]

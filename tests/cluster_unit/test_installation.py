@@ -53,7 +53,7 @@ def test_of_classes_that_disagree_the_oldest_counts_for_both():
 async def test_who_waits_hears_of_each_change():
     classes = store_of(priority_class(of=HERE))
     ours, theirs = Installation(HERE, classes), Installation(THERE, classes)
-    waiting = [asyncio.create_task(ours.wait_until_elsewhere()), asyncio.create_task(theirs.wait_until_ours())]
+    waiting = [asyncio.create_task(ours.wait_until(ours=False)), asyncio.create_task(theirs.wait_until(ours=True))]
     classes.observe(priority_class("system", rv=2))
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
@@ -62,4 +62,4 @@ async def test_who_waits_hears_of_each_change():
         await asyncio.gather(*waiting)
     classes.observe_deleted("elastic-pytorch-worker")
     async with asyncio.timeout(5):
-        await ours.wait_until_ours()
+        await ours.wait_until(ours=True)

@@ -58,6 +58,13 @@ def test_a_second_pod_of_a_template_adds_four_structs():
     assert sorted(type(two[each]).__name__ for each in two.keys() - one) == ["Pod", "PodMeta", "PodSpec", "PodStatus"]
 
 
+def test_a_status_is_kept_in_a_fraction_of_its_text():
+    pods = [{"name": f"job-worker-{i}", "role": "worker", "phase": "Running", "gpus": 1} for i in range(8)]
+    packed = objects.Packed({"pods": pods})
+    assert packed.unpack() == {"pods": pods}
+    assert len(packed.packed) < len(msgspec.json.encode({"pods": pods})) / 2
+
+
 def test_equal_texts_of_two_specs_are_one_string():
     one, two = (objects.Packed({"image": "registry.example.com/train:1"}).unpack() for _ in "12")
     assert one["image"] is two["image"]

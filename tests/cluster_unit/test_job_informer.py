@@ -22,7 +22,6 @@ from elastic_operator.job_informer import (
     LATEST_WATCH_SECONDS,
     WATCH_SECONDS,
     JobInformer,
-    bookmark,
 )
 from elastic_operator.watches import STALE_SECONDS
 from tests.cluster_unit.fake_api import FakeApi, at_rest, hang, json
@@ -59,7 +58,7 @@ async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, sessi
     async with feeding(session) as informer:
         assert len(informer.store) == 2
         api.remove(f"{JOBS_OF_A}/gone", quietly=True)
-        informer._on_event(None, {})
+        informer.take_list()
         await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
         assert gone["metadata"]["uid"] not in informer.store
         assert kept["metadata"]["uid"] in informer.store
@@ -68,7 +67,7 @@ async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, sessi
 async def test_a_job_that_came_before_kopf_listed_is_found_out_then(api, session):
     async with feeding(session) as informer:
         put(api, "early")
-        informer._on_event(None, {})
+        informer.take_list()
         await asyncio.sleep(BETWEEN_SWEEPS_SECONDS + 2 * SETTLE_SECONDS)
         assert [job.metadata.name for job in informer.store] == ["early"]
 
@@ -77,7 +76,7 @@ async def test_a_deletion_that_is_not_understood_is_found_out_by_a_list_at_once(
     gone = put(api, "gone")
     async with feeding(session) as informer:
         api.remove(f"{JOBS_OF_A}/gone", quietly=True)
-        informer._on_event("DELETED", {"metadata": {"name": "gone"}})
+        informer.take_event("DELETED", {"metadata": {"name": "gone"}})
         await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
         await at_rest()
         assert gone["metadata"]["uid"] not in informer.store
@@ -89,8 +88,8 @@ async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, sessio
     async with feeding(session) as informer:
         api.headers.clear()
         kept, gone = put(api, "kept"), put(api, "gone")
-        informer._on_event("ADDED", kept)
-        informer._on_event("ADDED", gone)
+        informer.take_event("ADDED", kept)
+        informer.take_event("ADDED", gone)
         api.remove(f"{JOBS_OF_A}/gone", quietly=True)
         await informer.catch_up()
         assert {job.metadata.name for job in informer.store} == {"one", "kept"}
@@ -149,7 +148,7 @@ async def test_a_deletion_that_a_list_does_not_know_of_yet_is_not_asked_about_ag
     one, two = put(api, "one"), put(api, "two")
     async with feeding(session) as informer:
         api.headers.clear()
-        informer._on_event("DELETED", {"metadata": {**two["metadata"], "resourceVersion": "8999"}})
+        informer.take_event("DELETED", {"metadata": {**two["metadata"], "resourceVersion": "8999"}})
         listed(api, one, two)
         await informer.catch_up()
         assert {job.metadata.name for job in informer.store} == {"one"}
@@ -184,7 +183,7 @@ async def test_a_job_that_cannot_be_read_ends_nothing_hides_no_other_and_is_coun
         errors: list[str] = []
         informer.store.on_error = lambda: errors.append("one")
         for type_ in ("ADDED", "DELETED"):
-            informer._on_event(type_, odd)
+            informer.take_event(type_, odd)
         assert len(errors) == 2
         listed(api, put(api, "one"), odd, put(api, "two"), times=2)
         await informer.catch_up()
@@ -203,7 +202,7 @@ async def test_a_job_that_cannot_be_read_any_more_and_is_to_be_deleted_is_not_ru
     job = put(api, "one")
     async with feeding(session) as informer:
         going = {**job["metadata"], "resourceVersion": "9001", "deletionTimestamp": "2027-01-15T08:00:00Z"}
-        informer._on_event("MODIFIED", {"metadata": going, "spec": "odd"})
+        informer.take_event("MODIFIED", {"metadata": going, "spec": "odd"})
         assert informer.store.get(job["metadata"]["uid"]).metadata.deletion_timestamp is not None
 
 
@@ -211,7 +210,7 @@ async def test_a_list_that_is_none_is_asked_for_again(api, session):
     async with feeding(session) as informer:
         api.fail("LIST", json({}), json({"items": []}), json({"items": 5, "metadata": {"resourceVersion": "900"}}))
         await informer.catch_up()
-        assert informer.errors == 3
+        assert informer.stats.errors == 3
 
 
 @pytest.mark.parametrize("namespaces", [(), ("a", "b")])
@@ -223,7 +222,7 @@ async def test_while_kopf_s_watches_are_answered_a_slow_list_does_not_make_the_s
             await asyncio.sleep(WATCH_SECONDS)
             assert informer.age() < STALE_SECONDS
             for namespace in namespaces or ("",):
-                informer._on_event(*bookmark(namespace))
+                informer.take_answer(namespace)
             assert informer.age() == 0
 
 
@@ -232,14 +231,14 @@ async def test_after_kopf_has_listed_its_watch_makes_nothing_new_before_the_jobs
     async with feeding(session) as informer:
         api.always["LIST"] = hang
         await asyncio.sleep(STALE_SECONDS)
-        informer._on_event(None, {})
-        informer._on_event(*bookmark(""))
+        informer.take_list()
+        informer.take_answer("")
         assert informer.age() >= STALE_SECONDS
         del api.always["LIST"]
         await informer.catch_up()
         assert informer.age() < 1
         await asyncio.sleep(WATCH_SECONDS)
-        informer._on_event(*bookmark(""))
+        informer.take_answer("")
         assert informer.age() == 0
 
 
@@ -247,8 +246,8 @@ async def test_the_store_is_old_if_one_namespace_s_watch_is_silent_whatever_anot
     async with feeding(session, "a", "b") as informer:
         api.always["LIST"] = hang
         await asyncio.sleep(STALE_SECONDS)
-        informer._on_event(*bookmark("a"))
-        informer._on_event("ADDED", put(api, "new"))
+        informer.take_answer("a")
+        informer.take_event("ADDED", put(api, "new"))
         assert informer.age() >= STALE_SECONDS
 
 
@@ -256,7 +255,7 @@ async def test_many_lists_of_kopf_cost_few_of_ours(api, session):
     put(api, "one")
     async with feeding(session) as informer:
         for _ in range(100):
-            informer._on_event(None, {})
+            informer.take_list()
             await asyncio.sleep(0.045)
         assert api.moments["LIST"] == [0, 1, 2, 3, 4]
 
@@ -268,7 +267,7 @@ async def test_catching_up_waits_until_the_server_answers(api, session):
         async with asyncio.timeout(1.2 * (0.5 + 1)):
             await informer.catch_up()
         assert job["metadata"]["uid"] in informer.store
-        assert informer.errors == 2
+        assert informer.stats.errors == 2
 
 
 @pytest.mark.parametrize("decided", [True, False])

@@ -21,8 +21,8 @@ from devcluster import pki
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator import kopf_host
 from elastic_operator.cluster.reflector import in_namespace
-from elastic_operator.job_informer import JOBS, NO_JOB, bookmark
-from elastic_operator.kopf_host import EndlessPauses, Kopf
+from elastic_operator.job_informer import JOBS, NO_JOB
+from elastic_operator.kopf_host import EndlessPauses, run_kopf
 from tests.cluster_unit.fake_api import FakeApi, connection_to, json, serving
 from tests.kit.tasks import running
 from tests.kit.wait import until_async
@@ -47,6 +47,23 @@ DISCOVERY: dict[str, Any] = {
 WAIT_SECONDS = 30
 
 
+class Told(list[tuple[str | None, Any]]):
+    """Keeps what it is told, in place of an informer."""
+
+    def __init__(self, *namespaces: str) -> None:
+        super().__init__()
+        self.namespaces = namespaces
+
+    def take_event(self, type: str | None, job: dict[str, Any]) -> None:
+        self.append((type, job))
+
+    def take_list(self) -> None:
+        self.append(("a list", {}))
+
+    def take_answer(self, namespace: str) -> None:
+        self.append(("an answer", namespace))
+
+
 async def discovered(request: web.Request) -> web.Response:
     """What kopf asks of a server before it watches."""
     return json(DISCOVERY[request.path])
@@ -57,14 +74,14 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     """As Python objects, 2,500 jobs of one list took 100 MB, which were not all given back."""
     api.always["GET"] = discovered
     api.put(f"{JOBS_OF_A}/before", {"spec": {}})
-    told = list[tuple[Any, ...]]()
-    async with running(Kopf(connection_to(api), namespaces)(lambda type, job: told.append((type, job)))):
+    told = Told(*namespaces)
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         after = api.put(f"{JOBS_OF_A}/after", {"spec": {"minReplicas": 2}})
         await until_async("the job", lambda: len(told) > 2, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
     lists = [query for verb, _, query, _ in api.seen if verb == "LIST"]
     assert [query | NO_JOB == query for query in lists] == [True]
-    assert told[:2] == [(None, {}), bookmark("".join(namespaces))]
+    assert told[:2] == [("a list", {}), ("an answer", "".join(namespaces))]
     ((type_, job),) = told[2:]
     assert (type_, job["metadata"], job["spec"]) == ("ADDED", after["metadata"], after["spec"])
 
@@ -85,24 +102,25 @@ async def test_kopf_keeps_nothing_of_the_jobs_that_it_has_passed_on(api: FakeApi
     spec, status, fields, labels = ({name: ["large"]} for name in ("a-spec", "a-status", "managed-fields", "a-label"))
     metadata = {"managedFields": [{"fieldsV1": fields}], "labels": labels}
     job = {"metadata": metadata, "spec": spec, "status": status}
-    told = list[dict[str, Any]]()
+    told = Told()
+    told.take_event = lambda type, job: told.append((type, dict.fromkeys(job)))
 
-    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(dict.fromkeys(job)))):
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         for edit in range(20):
             api.put(f"{JOBS_OF_A}/toy", job)
             await until_async("it", partial(_has, told, edit + 3), seconds=WAIT_SECONDS, report=lambda: api.seen)
         names = {*spec, *status, *fields, *labels}
         found = Counter(name for one in gc.get_objects() if type(one) is dict for name in names & one.keys())
-    assert all({"metadata", "spec", "status"} <= job.keys() for job in told[2:])
+    assert all({"metadata", "spec", "status"} <= job.keys() for _, job in told[2:])
     assert max(found.values()) <= 3, f"after 20 events: {found}"  # the test's own, and those that are on their way
 
 
 async def test_kopf_has_no_task_of_a_job_for_long(api: FakeApi):
     """When many jobs start, these would be hundreds, and the memory that they leave behind is not given back (182)."""
     api.always["GET"] = discovered
-    told, jobs = list[dict[str, Any]](), 40
-    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(job))):
+    told, jobs = Told(), 40
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         for number in range(jobs):
             api.put(f"{JOBS_OF_A}/toy-{number}", {"spec": {}})
@@ -118,7 +136,7 @@ def _workers() -> list[str]:
     return [task.get_name() for task in tasks if task.get_name().startswith("worker for")]
 
 
-def _has(told: list[dict[str, Any]], count: int) -> bool:
+def _has(told: Told, count: int) -> bool:
     return len(told) >= count
 
 
@@ -126,10 +144,10 @@ async def test_each_watch_of_kopf_that_goes_on_is_told(api: FakeApi, monkeypatch
     """The server answers, so no job has changed of which kopf has not heard (172)."""
     monkeypatch.setattr(kopf_host, "WATCH_SECONDS", 1)
     api.always["GET"] = discovered
-    told = list[tuple[Any, ...]]()
-    async with running(Kopf(connection_to(api), ())(lambda *what: told.append(what))):
+    told = Told()
+    async with running(run_kopf(connection_to(api), told)):
         await until_async("watches", lambda: len(told) > 3, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
-    assert told[:4] == [(None, {}), *[bookmark("")] * 3]
+    assert told[:4] == [("a list", {}), *[("an answer", "")] * 3]
 
 
 async def test_kopf_asks_a_server_whose_certificate_has_the_name_that_the_kubeconfig_sets(tmp_path: Path):
@@ -142,7 +160,7 @@ async def test_kopf_asks_a_server_whose_certificate_has_the_name_that_the_kubeco
         api.always["GET"] = discovered
         trusted = ssl.create_default_context(cafile=str(authority.certificate_file))
         connection = replace(connection_to(api), tls=trusted, server_hostname="kubernetes")
-        async with running(Kopf(connection, ())(lambda *_: None)):
+        async with running(run_kopf(connection, Told())):
             await until_async("a watch", lambda: api.requests["WATCH"], seconds=WAIT_SECONDS, report=lambda: api.seen)
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from elastic_operator.cluster import lists
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, SETTLE_SECONDS
 from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import ABSENT_SECONDS, INACTIVITY_SECONDS, PODS, Reflector
@@ -40,12 +41,12 @@ def names(reflector: Reflector[Pod]) -> set[str]:
 
 
 @asynccontextmanager
-async def reflecting(api: FakeApi, *, pods: int = 0, **options):
+async def reflecting(api: FakeApi, *, pods: int = 0):
     """A reflector that has synced and watches, or has tried to; `pods` there already are."""
     for i in range(pods):
         put(api, f"p{i}")
     async with session_to(api) as session:
-        reflector = Reflector(session, PODS, Pod, **options)
+        reflector = Reflector(session, PODS, Pod)
         async with running(reflector.run()):
             async with asyncio.timeout(60):
                 await reflector.synced.wait()
@@ -53,8 +54,9 @@ async def reflecting(api: FakeApi, *, pods: int = 0, **options):
             yield reflector
 
 
-async def test_a_list_comes_in_pages_and_the_watch_goes_on_from_it(api):
-    async with reflecting(api, pods=7, page=3) as reflector:
+async def test_a_list_comes_in_pages_and_the_watch_goes_on_from_it(api, monkeypatch):
+    monkeypatch.setattr(lists, "PAGE", 3)
+    async with reflecting(api, pods=7) as reflector:
         assert api.requests["LIST"] == 3
         assert len(reflector.store) == 7
         put(api, "new")
@@ -96,7 +98,8 @@ async def test_deletions_missed_before_a_410_are_told_once_and_nothing_else_is(a
         assert reflector.stats.relists == 1
 
 
-async def test_an_expired_continue_token_starts_the_list_again(api):
+async def test_an_expired_continue_token_starts_the_list_again(api, monkeypatch):
+    monkeypatch.setattr(lists, "PAGE", 3)
     for i in range(5):
         put(api, f"p{i}")
     calls = iter((None, 410))
@@ -106,7 +109,7 @@ async def test_an_expired_continue_token_starts_the_list_again(api):
         return status(code) if code else await api.answer(request)
 
     api.fail("LIST", second_page_expires, second_page_expires)
-    async with reflecting(api, page=3) as reflector:
+    async with reflecting(api) as reflector:
         assert len(reflector.store) == 5
         assert api.requests["LIST"] == 4
 
@@ -244,8 +247,9 @@ async def test_objects_split_over_chunks_are_put_together(api):
         assert "big" in names(reflector)
 
 
-async def test_a_server_restored_from_a_backup_is_believed_without_a_moment_of_knowing_nothing(api):
-    async with reflecting(api, pods=3, page=2) as reflector:
+async def test_a_server_restored_from_a_backup_is_believed_without_a_moment_of_knowing_nothing(api, monkeypatch):
+    monkeypatch.setattr(lists, "PAGE", 2)
+    async with reflecting(api, pods=3) as reflector:
         kept = [api.find(path(name)) for name in ("p0", "p1")]
         api.server.revision = 10
         api.server.objects["pods"].clear()
@@ -340,8 +344,9 @@ def whole_lists(api: FakeApi) -> list[bool]:
     return [METADATA_ONLY not in headers.get("Accept", "") for headers in api.headers if "json" in headers["Accept"]]
 
 
-async def test_catching_up_reads_only_metadata_where_the_watch_has_brought_everything_else(api):
-    async with reflecting(api, pods=7, page=3) as reflector:
+async def test_catching_up_reads_only_metadata_where_the_watch_has_brought_everything_else(api, monkeypatch):
+    monkeypatch.setattr(lists, "PAGE", 3)
+    async with reflecting(api, pods=7) as reflector:
         api.headers.clear()
         api.remove(path("p0"), quietly=True)
         await reflector.catch_up()
@@ -373,7 +378,9 @@ async def test_a_leader_that_has_just_started_waits_for_the_list_under_way(api, 
         assert sum(whole_lists(api)) <= 2  # one list, one watch
 
 
-async def test_a_list_under_way_whose_pages_are_slow_is_not_repeated(api, session):
+async def test_a_list_under_way_whose_pages_are_slow_is_not_repeated(api, session, monkeypatch):
+    monkeypatch.setattr(lists, "PAGE", 2)
+
     async def late(request):
         await asyncio.sleep(0.6 * FIRST_LIST_SECONDS)
         return await api.answer(request)
@@ -381,7 +388,7 @@ async def test_a_list_under_way_whose_pages_are_slow_is_not_repeated(api, sessio
     for i in range(8):
         put(api, f"p{i}")
     api.always["LIST"] = late
-    reflector, since = Reflector(session, PODS, Pod, page=2), time.monotonic()
+    reflector, since = Reflector(session, PODS, Pod), time.monotonic()
     await asyncio.sleep(1)
     async with running(reflector.run()):
         await asyncio.sleep(0)

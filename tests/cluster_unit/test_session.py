@@ -81,9 +81,10 @@ async def test_no_write_is_sent_without_a_lease_but_reads_are(api):
             await session.get(PATH + "/p")
 
 
-async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_then(api):
+async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_then(api, monkeypatch):
+    monkeypatch.setattr("elastic_operator.cluster.session.MAX_WRITES", 1)
     left = [math.inf]
-    async with session_to(api, max_writes=1, remaining=lambda: left[0]) as session:
+    async with session_to(api, remaining=lambda: left[0]) as session:
         gate = asyncio.Event()
 
         async def slow(_request):
@@ -235,4 +236,4 @@ async def test_credentials_that_cannot_be_read_make_the_server_unreachable(api):
 async def test_the_time_is_the_server_s(api, session):
     api.fail("GET", json(BODY, Date="Mon, 05 Jan 2015 10:00:00 GMT"))
     await session.get(PATH)
-    assert 0 <= session.api_time() - 1420452000 <= 1
+    assert 0 <= session.clock.time() - 1420452000 <= 1

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from elastic_operator.cluster.write_queue import Urgency, WriteQueue
+from elastic_operator.cluster.errors import Fenced, Unreachable
+from elastic_operator.cluster.write_queue import LEAST_IN_FLIGHT, Urgency, WriteQueue
+from tests.kit import virtual_time
 
 
 async def one(queue: WriteQueue, name: str, done: list[str], *, urgency: Urgency = Urgency.CHANGE) -> None:
@@ -82,3 +84,151 @@ async def test_it_is_backed_up_while_more_changes_wait_than_may_be_under_way(urg
     assert len(done) < len(writes), "it waits no longer than needed"
     await asyncio.gather(*writes)
     assert not queue.is_backed_up
+
+
+class Server:
+    """An API server that needs `alone` seconds for a write, and `share` more for each other one that is in flight."""
+
+    def __init__(self, *, alone: float, share: float, most: int = 32) -> None:
+        self.alone, self.share, self.queue = alone, share, WriteQueue(most)
+        self.in_flight, self.seen = 0, list[int]()
+
+    async def write(self, urgency: Urgency, kind: str = "PATCH jobs") -> None:
+        async with self.queue.turn(urgency, kind):
+            self.in_flight += 1
+            self.seen.append(self.in_flight)
+            await asyncio.sleep(self.alone + self.share * (self.in_flight - 1))
+            self.in_flight -= 1
+
+    async def fail(self, error: Exception, *, seconds: float = 0) -> None:
+        async def write() -> None:
+            async with self.queue.turn(Urgency.CHANGE, "PATCH jobs"):
+                await asyncio.sleep(seconds)
+                raise error
+
+        with pytest.raises(type(error)):
+            await write()
+
+    async def write_many(self, count: int, urgency: Urgency = Urgency.CHANGE, kind: str = "PATCH jobs") -> list[int]:
+        """The writes in flight when each of these began."""
+        self.seen = []
+        await asyncio.gather(*(self.write(urgency, kind) for _ in range(count)))
+        return self.seen
+
+    async def get_busy(self) -> None:
+        """Answer so late that the least number of writes is in flight."""
+        before, self.alone = self.alone, 1
+        assert max((await self.write_many(200))[100:]) == LEAST_IN_FLIGHT
+        self.alone = before
+
+
+def test_fewer_writes_are_in_flight_at_a_server_that_they_make_slow_and_more_when_it_is_fast_again():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0.01)
+        seen = await server.write_many(1000)
+        assert max(seen) == 32
+        assert LEAST_IN_FLIGHT <= max(seen[500:]) <= 16
+        server.share = 0
+        assert max((await server.write_many(1000))[-32:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_changes_and_creations_wait_at_a_busy_server_and_deletions_do_not():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        server.alone = 1
+        assert max((await server.write_many(200))[100:]) == LEAST_IN_FLIGHT
+        assert max((await server.write_many(200, Urgency.CREATE))[100:]) == LEAST_IN_FLIGHT
+        assert max((await server.write_many(200, Urgency.DELETE))[100:]) == 32
+        assert max((await server.write_many(200, Urgency.BEFORE_DELETE))[100:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_changes_have_their_turns_beside_deletions_at_a_busy_server():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        await server.get_busy()
+        deletions = [asyncio.ensure_future(server.write(Urgency.DELETE)) for _ in range(LEAST_IN_FLIGHT)]
+        await asyncio.sleep(0)
+        assert max(await server.write_many(1)) == LEAST_IN_FLIGHT + 1
+        await asyncio.gather(*deletions)
+
+    virtual_time.run(scenario)
+
+
+def test_a_server_whose_every_answer_is_late_does_not_count_as_busy():
+    async def scenario() -> None:
+        server = Server(alone=0.3, share=0.001)
+        assert max((await server.write_many(500))[-32:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_a_server_that_is_late_with_one_kind_of_writes_does_not_count_as_busy():
+    async def scenario() -> None:
+        server = Server(alone=0.005, share=0)
+        await server.write_many(100, kind="POST events")
+        server.alone = 0.1
+        assert max((await server.write_many(500, kind="POST pods"))[-32:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_one_slow_answer_halves_the_limit_once():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        server.alone = 0.2
+        await server.write_many(32)
+        server.alone = 0.01
+        assert max(await server.write_many(16)) == 16
+
+    virtual_time.run(scenario)
+
+
+def test_answers_that_came_while_the_process_was_busy_do_not_count():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        server.alone = 0.5
+        writes = [asyncio.ensure_future(server.write(Urgency.CHANGE)) for _ in range(32)]
+        await asyncio.sleep(0.4)
+        server.queue.ignore_in_flight()
+        await asyncio.gather(*writes)
+        server.alone = 0.01
+        assert max(await server.write_many(32)) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_fast_refusals_and_errors_before_the_request_do_not_count_and_timeouts_do():
+    async def scenario() -> None:
+        server = Server(alone=0.2, share=0)
+        await server.write_many(100)
+        await server.fail(Fenced("no lease"))
+        assert max(await server.write_many(100)) == 32
+        await server.get_busy()
+        for _ in range(100):
+            await server.fail(Unreachable("refused"))
+        assert max(await server.write_many(LEAST_IN_FLIGHT * 2)) == LEAST_IN_FLIGHT
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        await server.fail(Unreachable("no answer in time"), seconds=8)
+        assert max(await server.write_many(32)) <= 17
+
+    virtual_time.run(scenario)
+
+
+async def test_writes_that_are_cancelled_while_they_wait_are_not_in_the_queue():
+    queue = WriteQueue(1)
+    async with queue.turn(Urgency.CHANGE):
+        writes = [asyncio.ensure_future(one(queue, "x", [])) for _ in range(5)]
+        await asyncio.sleep(0)
+        for write in writes:
+            write.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+        assert not queue.is_backed_up

@@ -9,6 +9,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import RESIZES, JobChanges
 from elastic_operator.metrics.counters import KINDS
+from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.watches import watch_all
 from tests.metrics.stats import of, parse, samples_of
 
@@ -34,7 +35,7 @@ def test_which_operator_it_is_is_told_by_each_replica():
 def test_what_a_write_told_is_counted():
     metrics = Metrics()
     metrics.count_job(JobChanges((("down", "QuotaReclaimed"),), 1, 2, (0.4, 7.0), 3, queue_wait=12.0))
-    found = parse(metrics.text())
+    found = parse(metrics.text(OperatorStats()))
     assert of(found, "resizes_total")["direction=down", "reason=QuotaReclaimed"] == 1
     assert of(found, "restarts_total") == {("cause=failure",): 1, ("cause=loss",): 2}
     assert (found["resize_pause_seconds_count",], found["resize_pause_seconds_sum",]) == (2, 7.4)
@@ -47,7 +48,7 @@ def test_who_leads_no_more_says_so_and_counts_on():
     metrics.reservations.set(3)
     metrics.evictions.inc(2)
     metrics.stand_by()
-    found = parse(metrics.text())
+    found = parse(metrics.text(OperatorStats()))
     assert [found[name,] for name in ("leader", "reservations", "evictions_total")] == [0, 0, 2]
 
 
@@ -69,10 +70,10 @@ told = st.builds(
 @given(st.lists(told, max_size=5))
 def test_no_counter_ever_goes_down(writes):
     metrics = Metrics()
-    before = parse(metrics.text())
+    before = parse(metrics.text(OperatorStats()))
     for write in writes:
         metrics.count_job(write)
-        now = parse(metrics.text())
+        now = parse(metrics.text(OperatorStats()))
         counters = [key for key in before if key[0].endswith(("_total", "_count", "_sum", "_bucket"))]
         assert all(now[key] >= before[key] for key in counters)
         before = now
@@ -82,6 +83,6 @@ def test_an_error_at_an_object_of_any_kind_that_is_watched_is_counted_under_a_na
     errors: list[str] = []
     informer = SimpleNamespace(store=Store())
     watches = watch_all(None, informer, watched=(), quotas=True, on_error=errors.append)
-    for store in (informer.store, *(watch.store for watch in watches.all.values())):
-        store.on_error()
+    for watch in watches.all.values():
+        watch.store.on_error()
     assert sorted(errors) == sorted(KINDS)

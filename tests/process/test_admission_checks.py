@@ -60,7 +60,7 @@ class Asked:
 
 
 def may_preempt(asked: Asked, job: Job) -> bool:
-    return asked.admission_checks.preemption_bar(job) is None
+    return asked.admission_checks.answers.preemption_bar(job) is None
 
 
 def jobs_of(namespace: str, count: int) -> list[Job]:
@@ -145,15 +145,15 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
     async def scenario() -> None:
         clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("team-a", 1)
         with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
-            before = asked.admission_checks.barred()
+            before = asked.admission_checks.answers.barred()
             await asked.want([job])
             await asked.answer(job.uid, error)
-            assert (may_preempt(asked, job), asked.admission_checks.barred() == before) == (
+            assert (may_preempt(asked, job), asked.admission_checks.answers.barred() == before) == (
                 False,
                 False,
             )
-            clock.passed += admission_checks.MAX_NO_ANSWER_SECONDS + 1
-            assert (may_preempt(asked, job), asked.admission_checks.barred() == before) == (
+            clock.passed += admission_answers.MAX_NO_ANSWER_SECONDS + 1
+            assert (may_preempt(asked, job), asked.admission_checks.answers.barred() == before) == (
                 True,
                 True,
             )
@@ -169,7 +169,7 @@ def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_lon
             await asked.want([job])
             await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
             assert not may_preempt(asked, job)
-            clock.passed += admission_checks.MAX_NO_ANSWER_SECONDS + 1
+            clock.passed += admission_answers.MAX_NO_ANSWER_SECONDS + 1
             assert may_preempt(asked, job)
 
     asyncio.run(scenario())

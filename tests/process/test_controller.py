@@ -18,7 +18,8 @@ class Passes(Controller):
     """A loop whose passes do nothing, and are due every five seconds."""
 
     def __init__(self, began: list[float]) -> None:
-        parts = ("planner", "reconciler", "limiter", "nominator", "admission_checks", "forecasts", "reclaim_reporter")
+        parts = ("planner", "reconciler", "limiter", "nominator", "admission_checks", "forecasts")
+        reports = ("logs", "reclaim_reporter")
         super().__init__(
             view=MagicMock(),
             metrics=Metrics(),
@@ -27,7 +28,8 @@ class Passes(Controller):
             on_decisions=lambda _: None,
             of_jobs=(),
             until_not_backed_up=lambda: asyncio.sleep(0.8),
-            **{name: AsyncMock() for name in parts},
+            ignore_in_flight=lambda: None,
+            **{name: AsyncMock() for name in (*parts, *reports)},
         )
         self._began = began
 

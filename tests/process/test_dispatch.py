@@ -61,14 +61,13 @@ class Shapes:
 
 def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _: None) -> Dispatcher:
     """A dispatcher that was handed that plan for `make_job()`."""
-    job = make_job()
+    job, executor.pruned_fields = make_job(), PrunedFields("jobs")
     dispatcher = Dispatcher(
         executor=executor,
         shapes=Shapes(),
         ledger=ledger,
         failed_writes=FailedWrites(DirtySet()),
         metrics=Metrics(),
-        pruned_fields=PrunedFields("jobs"),
         is_fresh=lambda: True,
         on_done=done,
         on_internal_error=lambda _uid, _error: None,

@@ -84,9 +84,9 @@ def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
     failed_writes.clear(a_job(3))
     assert "image" in failed_writes.failed_write("uid").rejection(3)
     assert not failed_writes.failed_write("uid").wait(NOW)
-    assert not failed_writes.uids(), "it is read again with all others only"
+    assert not failed_writes.backing_off(0.0), "it is read again with all others only"
     failed_writes.clear(a_job(4))
-    assert not failed_writes.uids()
+    assert not failed_writes.backing_off(0.0)
 
 
 def test_an_admission_policy_may_let_the_next_try_pass():
@@ -104,7 +104,7 @@ def test_a_quota_or_a_webhook_may_let_the_next_try_pass():
 
 
 def test_a_taken_name_is_tried_again_soon():
-    assert after(*[NameTaken("taken", name="x", deleting=True)] * 12).failed_write("uid").wait(NOW) < 3.0
+    assert after(*[NameTaken("taken")] * 12).failed_write("uid").wait(NOW) < 3.0
 
 
 def test_losing_the_lease_is_nothing_to_tell_users():

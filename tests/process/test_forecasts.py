@@ -15,10 +15,10 @@ from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.forecast.answer import Answer, no_answer
+from elastic_operator.plan.forecast.answer import Answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import PassDecisions
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.kit import virtual_time
 from tests.plan.allocate.world import make_inputs, make_job, make_node
@@ -33,8 +33,8 @@ class Life:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
-        clock = SimpleNamespace(time=lambda: time.time())
-        self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, requeue=self.heard.append)
+        clock, self.planner = SimpleNamespace(time=lambda: time.time()), Planner()
+        self.forecasts = Forecasts(None, self.planner, metrics=Metrics(), clock=clock, requeue=self.heard.append)
         self.forecasts.what_ifs.begin = self._begin
         self._obs: dict[str, Observation] = {}
 
@@ -43,7 +43,7 @@ class Life:
             if (yield):
                 break
             asyncio.get_running_loop().keep_busy(DECISION_SECONDS)
-        return no_answer(Reason("x", "y"))
+        return Answer(Reason("x", "y"))
 
     def ask(self, namespace: str, count: int = 1) -> None:
         """So many jobs of the namespace ask."""
@@ -57,9 +57,8 @@ class Life:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
         inputs = make_inputs([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
-        self.forecasts.note_decisions(
-            PassDecisions(ResolvedPolicies(), self._obs, inputs, allocate(inputs), True, 0.0, None)
-        )
+        self.planner.decided = PassDecisions(ResolvedPolicies(), self._obs, inputs, allocate(inputs), True, 0.0, None)
+        self.forecasts.note_allocation()
 
     def answers(self, namespace: str) -> int:
         """How many jobs of the namespace were answered."""
@@ -139,7 +138,7 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
 
     async def scenario(life: Life) -> None:
         life.see("waits")
-        Controller.forget(SimpleNamespace(view=Mock(), planner=Mock(), forecasts=life.forecasts, _on_decisions=Mock()))
+        Controller.forget(SimpleNamespace(view=Mock(), planner=life.planner))
         life.ask("a")
         await asyncio.sleep(60)
         answered.append(list(life.heard))

@@ -15,9 +15,9 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import Attempts
+from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.foreign.foreign_pod import PodBackoff
 from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, ForeignPods

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -13,7 +14,7 @@ from elastic_operator import process
 from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_informer import EventSink, JobInformer
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
@@ -28,7 +29,7 @@ async def at_once(*_: object) -> None:
     """What a process waits for before it leads is there."""
 
 
-async def never(_: EventSink) -> None:
+async def never(_: JobInformer) -> None:
     """kopf, which reports nothing."""
     await asyncio.Event().wait()
 
@@ -82,12 +83,20 @@ async def test_an_error_after_a_minute_of_leading_is_new_trouble(replica, monkey
 
 
 async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replica, monkeypatch):
-    def fail() -> None:
-        raise RuntimeError("no quotas")
+    def side_tasks() -> list[object]:
+        name = process._run_with_restarts.__name__
+        return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
-    monkeypatch.setattr(replica, "_plain_pod_quotas", fail)
+    def fail(*_: object) -> None:
+        assert side_tasks()
+        failed.append("no controller")
+        raise RuntimeError(failed[-1])
+
+    failed: list[str] = []
+    monkeypatch.setattr(replica, "_controller", fail)
     await leads_for(replica, 10)
-    assert [task for task in asyncio.all_tasks() if "_kept_up" in repr(task.get_coro())] == []
+    assert failed
+    assert side_tasks() == []
 
 
 async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():
@@ -122,3 +131,16 @@ async def test_a_process_waits_for_its_first_lists_while_a_gateway_answers_with_
 async def gateway(_: web.Request) -> web.Response:
     """The page of a gateway, in place of any list."""
     return web.Response(text="<html>Welcome</html>")
+
+
+async def test_free_pages_of_the_heap_are_returned_from_time_to_time(monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(process.ctypes, "CDLL", lambda _: SimpleNamespace(malloc_trim=asked.append))
+    async with running(process._trim_heap()):
+        await asyncio.sleep(2.5 * process.TRIM_SECONDS)
+    assert asked == [0, 0]
+
+
+async def test_a_c_library_that_cannot_return_pages_is_not_asked(monkeypatch):
+    monkeypatch.setattr(process.ctypes, "CDLL", lambda _: SimpleNamespace())
+    await process._trim_heap()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.upkeep import upkeep
@@ -45,7 +46,7 @@ class World:
     unserved: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     """The namespaces whose limits were computed."""
-    last_pass: tuple[ResolvedPolicies, AllocationInputs] | None = None
+    last_pass: Any = None
     keeper: PlainPodQuotas | None = None
 
     def begin(self, session: Session) -> PlainPodQuotas:
@@ -57,9 +58,8 @@ class World:
             session,
             self.quotas,
             self.namespaces,
+            SimpleNamespace(allocation=AllocationSettings(), job_pod_classes=("worker", "master"), watches=self.serves),  # type: ignore[arg-type]
             plain=self.ledger.plain_gpus,
-            classes=("worker", "master"),
-            serves=self.serves,
         )
         self.quotas.subscribe(self.keeper.quota_changed)
         return self.keeper
@@ -69,14 +69,13 @@ class World:
         for name in {*self.plain, *held}:
             self.hold(name, held.get(name, 0))
         resolved = ResolvedPolicies((make_team("team", 8),), dict.fromkeys(covered, "team"))
-        self.last_pass = resolved, make_inputs([make_node()], [])
+        self.last_pass = SimpleNamespace(policies=resolved, inputs=make_inputs([make_node()], []))
         self.repeat_pass()
 
     def repeat_pass(self) -> None:
         """A pass that saw what the last one saw."""
         assert self.keeper is not None
-        assert self.last_pass is not None
-        self.keeper.pass_ended(*self.last_pass)
+        self.keeper.pass_ended(self.last_pass)
 
     def hold(self, namespace: str, gpus: int) -> None:
         """The namespace has one plain pod of so many GPUs, or none."""

@@ -109,14 +109,13 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
-        passed = {
-            "preemption_bar": lambda job: PreemptionBar.PODS_REFUSED if job.name in self.refused else None,
-            "barred": lambda: (
-                frozenset((f"uid-{name}", PreemptionBar.PODS_REFUSED) for name in self.refused),
-                frozenset(),
-            ),
-        }
-        return StoreView(reader, logs.with_logs, self.failed_writes, **passed)
+        bar = PreemptionBar.PODS_REFUSED
+        answers = SimpleNamespace(
+            preemption_bar=lambda job: bar if job.name in self.refused else None,
+            barred=lambda: (frozenset((f"uid-{name}", bar) for name in self.refused), frozenset()),
+            job_read=lambda _: None,
+        )
+        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, answers)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))

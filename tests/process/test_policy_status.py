@@ -16,7 +16,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.planner import PassDecisions
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.policies import Policies
@@ -38,6 +38,7 @@ class World:
     api: FakeApi
     store: Store[objects.CustomObject]
     statuses: PolicyStatuses
+    planner: Planner
     policies: Policies
 
     def apply(self, name: str, **spec: Any) -> None:
@@ -52,7 +53,8 @@ class World:
         resolved = self.policies.refresh()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         inputs = make_inputs([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(PassDecisions(resolved, {}, inputs, allocate(inputs), True, inf, None))
+        self.planner.decided = PassDecisions(resolved, {}, inputs, allocate(inputs), True, inf, None)
+        self.statuses.pass_ended(self.planner.decided)
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")
@@ -71,9 +73,11 @@ class World:
 async def here(api: FakeApi, session: Session) -> AsyncIterator[World]:
     """A server without policies, and the task that writes."""
     store: Store[objects.CustomObject] = Store()
-    statuses = PolicyStatuses(session, store, now=lambda: NOW)
+    planner = Planner()
+    statuses = PolicyStatuses(session, store, planner, now=lambda: NOW)
     async with running(statuses.run()) as task:
-        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"], quarantine=Quarantine()))
+        policies = Policies(store, Store(), flavors=["default"], quarantine=Quarantine())
+        yield World(api, store, statuses, planner, policies)
         assert not task.done()
 
 
@@ -207,7 +211,7 @@ async def test_nothing_is_written_of_a_pass_after_which_another_one_has_failed(h
     here.apply("a", namespaces=["a"])
     here.run_pass()
     await at_rest()
-    here.statuses.pass_failed()
+    here.planner.forget()
     await asyncio.sleep(60)
     assert here.writes == 1
     here.run_pass(3)

@@ -63,7 +63,7 @@ class Life:
         told, until = [], self.passed + seconds
         self.positions.moved = True
         while self.passed < until:
-            if self.positions.is_due():
+            if self.passed >= self.positions.next_at_monotonic():
                 told += self.look(jobs)
             self.passed += REFRESH_SECONDS
         return told

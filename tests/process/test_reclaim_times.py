@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
+from elastic_operator.loop.reclaim import reclaim_times
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.text import Reason
 from tests.metrics.stats import parse
@@ -22,13 +25,14 @@ class Watched:
     def __init__(self, *jobs, foreign_pods=()):
         self.inputs = make_inputs([make_node("n1", 4)], jobs, teams=TEAMS, foreign_pods=tuple(foreign_pods))
         self.now, self.bound, self.metrics = 100.0, {}, Metrics()
-        self.times = ReclaimTimes(self.metrics, is_bound=self.bound.get, clock=lambda: self.now)
+        self.times = ReclaimTimes(self.metrics, is_bound=self.bound.get)
 
     def allocate(self, *, reclaiming=True, after=10.0):
         """Allocates; nothing of it is carried out, but time goes by."""
         inputs = replace(self.inputs, reclaim_stopped=None if reclaiming else STOPPED)
         granted = allocate(inputs)
-        self.times.note_allocation(inputs, granted)
+        with patch.object(reclaim_times.time, "monotonic", lambda: self.now):
+            self.times.note_allocation(inputs, granted)
         self.now += after
         return granted
 
@@ -41,7 +45,7 @@ class Watched:
 
     def told(self):
         """How many were measured, their seconds, GPUs that were lacked, and GPUs that went."""
-        found = parse(self.metrics.text())
+        found = parse(self.metrics.text(OperatorStats()))
         names = ("seconds_count", "seconds_sum", "requested_gpus_total", "evicted_gpus_total")
         return tuple(found[f"reclaim_{name}",] for name in names)
 

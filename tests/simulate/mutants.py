@@ -179,12 +179,9 @@ class _Unasked(PreemptionCheck):
         return _Unasked(self.preemptor, self.need, growing=self.growing)
 
 
-def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> PreemptionCheck | None:
-    kind, preemptor = (
-        _Unasked if candidates._preemptor.is_foreign_pod else PreemptionCheck,
-        candidates._preemptor.account,
-    )
-    return kind(preemptor, need, growing=candidates._growing) if preemptor else None
+def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> PreemptionCheck:
+    kind = _Unasked if candidates._preemptor.is_foreign_pod else PreemptionCheck
+    return kind(candidates._preemptor.account, need, growing=candidates._growing)
 
 
 def _nominates_later(nominator: Nominator, job_uid: str) -> None:

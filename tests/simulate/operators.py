@@ -20,8 +20,7 @@ from elastic_operator.metrics.stats import JobStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.pods.master_poller import MasterPoller
+from elastic_operator.plan.planner import Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
@@ -61,20 +60,18 @@ class Operator:
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
-        self.logs = FailureLogs(self.wire, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type]
         self.times = JobTimes()
+        self.fresh = True
+        """Whether its stores can be trusted to create pods."""
         self.controller = make_controller(
-            stores=self.stores,
+            planner=Planner(metrics.allocate.time),
             ledger=self.ledger,
             executor=PlanExecutor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
-            logs=self.logs,
             settings=SETTINGS.model_copy(
                 update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
             ),
             metrics=metrics,
-            clock=self.wire.clock,
-            poller=MasterPoller(self.ledger.dirty_jobs, now=self.wire.clock.time, on_change=lambda: None),
-            is_fresh=lambda: True,
+            is_fresh=lambda: self.fresh,
             times=self.times,
         )
         self._hear_all(rng)
@@ -100,12 +97,12 @@ class Operator:
     @property
     def inputs(self) -> AllocationInputs | None:
         """What the last pass allocated from; None before the first."""
-        return self.controller.decisions.inputs if self.controller.decisions else None
+        return decided.inputs if (decided := self.controller.planner.decided) else None
 
     @property
     def allocation(self) -> Allocation | None:
         """What the last pass allocated."""
-        return self.controller.decisions.allocation if self.controller.decisions else None
+        return decided.allocation if (decided := self.controller.planner.decided) else None
 
     @property
     def reports_soon(self) -> bool:
@@ -116,7 +113,7 @@ class Operator:
 
     def all_stats(self) -> tuple[JobStats, ...]:
         """What metrics show of the jobs."""
-        return self.times.all_stats(self.controller.planner.plans.all(), self.controller.policy_of)
+        return self.times.all_stats(self.controller.planner.plans.all(), self.controller.view.policies.team_of)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
@@ -124,7 +121,7 @@ class Operator:
         for _ in range(MOST_TURNS):
             loop, admission_checks = self.controller, self.controller.admission_checks._running
             if not (
-                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or self.logs._reading
+                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or loop.logs._reading
             ):
                 break
             await asyncio.sleep(0)

@@ -288,7 +288,7 @@ def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfwa
         await world.advance(30)
         uid = second["metadata"]["uid"]
         world.operator.controller.reconciler.dispatcher.failed_writes.add(
-            world.operator.controller.reconciler.eviction_gate._obs[uid].job,
+            world.operator.controller.planner.decided.obs[uid].job,
             Unreachable("no answer"),
             world.clock.monotonic() + 20,
         )

@@ -90,7 +90,7 @@ def test_no_memory_between_passes_has_a_key_about_a_deleted_job() -> None:
         pods = pods_of(world, gone)
         assert len(pods) == 4
         uids = {one["metadata"]["uid"] for one in (gone, *pods)}
-        assert any(place.endswith(".queues._by_uid") for place in places_of(uids, world.operator.controller))
+        assert any(place.endswith(".queues.by_uid") for place in places_of(uids, world.operator.controller))
         world.server.remove(kinds.JOBS, gone)
         await world.advance(1800)
         assert pods_of(world, stays)

@@ -98,8 +98,7 @@ def test_no_pod_is_evicted_while_the_stores_are_not_fresh(add: Callable[[World, 
     async def scenario(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
-        evicted, fresh = Evicted(world), False
-        world.operator.controller.reconciler.dispatcher.is_fresh = lambda: fresh
+        evicted, world.operator.fresh = Evicted(world), False
         add(world, "red")
         await world.advance(300)
         assert evicted.times == []
@@ -107,7 +106,7 @@ def test_no_pod_is_evicted_while_the_stores_are_not_fresh(add: Callable[[World, 
         assert not [pod for pod in world.server.all(kinds.PODS) if reservation_in(pod)]
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == job["metadata"]["uid"]]
         assert now["status"]["targetReplicas"] == 16
-        fresh = True
+        world.operator.fresh = True
         await world.advance(60)
         assert len(evicted.times) in (1, 2)
 
@@ -118,7 +117,7 @@ def test_a_job_that_ends_while_the_stores_are_not_fresh_ends_though_others_are_t
     async def scenario(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
-        world.operator.controller.reconciler.dispatcher.is_fresh = lambda: False
+        world.operator.fresh = False
         add_small_job(world, "red")
         await world.advance(30)
         master = next(pod for pod in pods_of(world, job) if is_master(pod))

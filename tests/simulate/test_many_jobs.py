@@ -152,7 +152,7 @@ def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> N
         with_jobs(world, JOBS)
         await world.run_pass()
         controller = world.operator.controller
-        in_trouble = [obs.job for obs in controller.decisions.obs.values()]
+        in_trouble = [obs.job for obs in controller.planner.decided.obs.values()]
         for job in in_trouble:
             controller.reconciler.dispatcher.note(job, Unreachable("no answer"))
         with_jobs(world, 1)

@@ -35,10 +35,6 @@ class Wire:
         self.clock = ServerClock(api.server.clock.monotonic)
         self.writes: list[Write] = []
 
-    def api_time(self) -> float:
-        """Now, in epoch seconds."""
-        return self.clock.time()
-
     async def get(self, path: str, **_: object) -> Body:
         """One object."""
         return self._carry_out(Request("GET", path))

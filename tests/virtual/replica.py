@@ -39,8 +39,7 @@ class Replica:
 
     async def _live(self, settings: Settings, who: str) -> None:
         async with self._connect() as session:
-            served = settings.watch_namespaces
-            informer = JobInformer(session, Store(), Kopf(session, served), namespaces=served)
+            informer = JobInformer(session, Store(), Kopf(session), namespaces=settings.watch_namespaces)
             self.process = Process(settings, session, Metrics(), informer, who=who)
             await self.process.run_until(self._has_stopped(), elect=self._elect)
 

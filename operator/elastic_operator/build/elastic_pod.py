@@ -1,5 +1,5 @@
-"""The parts of a pod that only Elastic jobs have: the launcher, its orders, and the master's file with the
-membership.
+"""The parts of a pod that only Elastic jobs have: the launcher, its orders, the master's file with the membership, and
+the Secret by which the pods know each other.
 
 An init container copies the launcher into a volume, so that images need not contain it. The master finds the membership
 in a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, because the kubelet does not
@@ -16,9 +16,16 @@ from elastic_api.job import JobSpec
 from elastic_api.ports import status_port
 from elastic_api.template import nproc_of
 from elastic_operator.build.launch import launched
-from elastic_operator.build.names import Owner, rendezvous_id, secret_name
+from elastic_operator.build.names import Owner, owned_metadata, rendezvous_id, secret_name
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, merge_env
+from elastic_operator.build.torchrun_environment import (
+    as_env,
+    endpoint,
+    from_field,
+    grace_seconds,
+    merge_env,
+    of_any_mode,
+)
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, MEMBERSHIP_FILE, MEMBERSHIP_FOLDER, ROLE_MASTER
@@ -50,7 +57,9 @@ def make_elastic(
         pod["initContainers"] = [injector(settings.worker_image), *(pod.get("initContainers") or [])]
         _add_pull_secrets(pod, settings.worker_pull_secrets)
     if create.role == ROLE_MASTER:
-        _mount(pod, main, MEMBERSHIP_VOLUME, MEMBERSHIP_FOLDER, _membership_source())
+        membership = from_field(f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']")
+        source = {"downwardAPI": {"items": [{"path": MEMBERSHIP_FILE, **membership}]}}
+        _mount(pod, main, MEMBERSHIP_VOLUME, MEMBERSHIP_FOLDER, source)
     main["env"] = merge_env(ours, main["env"])
     main.update(launched(main, spec.runtime))
 
@@ -69,7 +78,9 @@ def environment(
     """The variables for the pod's main container, as a container's `env`."""
     values = {
         **_rendezvous(job, spec, create, service_ip=service_ip, port=port),
-        **_identity(job, create),
+        **of_any_mode(job, create),
+        contract.ENV_POD_NAME: create.pod_name(job.name),
+        contract.ENV_MASTER_EPOCH: create.master_epoch,
         **_orders(spec, nproc=nproc_of(spec, create.role, settings.gpu_resources)),
         contract.ENV_STATUS_PORT: status_port(port, create.role),
     }
@@ -78,12 +89,25 @@ def environment(
     token = {
         "secretKeyRef": {"name": secret_name(job.name, job.uid, old=create.old_secret), "key": contract.SECRET_KEY}
     }
-    return [
-        {"name": contract.ENV_LOCAL_ADDR, "valueFrom": _field("status.podIP")},
-        {"name": contract.ENV_POD_UID, "valueFrom": _field("metadata.uid")},
+    return as_env(
+        values,
+        {"name": contract.ENV_POD_UID, "valueFrom": from_field("metadata.uid")},
         {"name": contract.ENV_TOKEN, "valueFrom": token},
-        *({"name": name, "value": str(value)} for name, value in values.items()),
-    ]
+    )
+
+
+def build_secret(job: Owner, *, token: str, old: bool) -> dict[str, Any]:
+    """The Secret called `secret_name`. A pod that cannot read it cannot take part. It never changes, because pods that
+    are created later must know the earlier ones.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": owned_metadata(job, secret_name(job.name, job.uid, old=old)),
+        "type": "Opaque",
+        "immutable": True,
+        "stringData": {contract.SECRET_KEY: token},
+    }
 
 
 def own_annotations(job: Owner, create: CreatePod) -> dict[str, str]:
@@ -108,19 +132,6 @@ def _rendezvous(job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str
         contract.ENV_RDZV_BACKEND: contract.ELASTIC_BACKEND,
         contract.ENV_RDZV_ENDPOINT: endpoint(service_ip, port),
         contract.ENV_RDZV_ID: rendezvous_id(job.uid, create.incarnation),
-        contract.ENV_UNBUFFERED: 1,
-    }
-
-
-def _identity(job: Owner, create: CreatePod) -> dict[str, object]:
-    return {
-        contract.ENV_JOB_NAME: job.name,
-        contract.ENV_JOB_UID: job.uid,
-        contract.ENV_ROLE: create.role,
-        contract.ENV_INDEX: create.index,
-        contract.ENV_INCARNATION: create.incarnation,
-        contract.ENV_POD_NAME: create.pod_name(job.name),
-        contract.ENV_MASTER_EPOCH: create.master_epoch,
     }
 
 
@@ -139,15 +150,6 @@ def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
         contract.ENV_MAX_FAILURES: spec.recovery.max_failures_without_progress,
         contract.ENV_FINAL_EXIT_CODES: ",".join(map(str, spec.recovery.final_exit_codes)),
     }
-
-
-def _field(path: str) -> dict[str, Any]:
-    return {"fieldRef": {"fieldPath": path}}
-
-
-def _membership_source() -> dict[str, Any]:
-    annotation = f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']"
-    return {"downwardAPI": {"items": [{"path": MEMBERSHIP_FILE, **_field(annotation)}]}}
 
 
 def _mount(

@@ -45,9 +45,7 @@ def build_pod(
     pod["restartPolicy"] = "Never"
     pod.setdefault("enableServiceLinks", False)
     pod["terminationGracePeriodSeconds"] = grace_seconds(spec)
-    if create.own_class:
-        _drop_priority(pod)
-    _prioritise(pod, create.role, settings)
+    _prioritise(pod, create, settings)
     if create.node is not None:
         _pin(pod, create.node)
     main = main_container(template)
@@ -61,39 +59,15 @@ def build_pod(
     if spec.is_elastic:
         elastic_pod.make_elastic(pod, main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
     else:
-        _make_torchrun(main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
+        ours = environment(job, spec, create, service_ip=service_ip, port=port, settings=settings)
+        main["env"] = merge_env(ours, main["env"])
+        main.update(wrapped(main))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(job, spec, create, users=template.get("metadata") or {}),
         "spec": pod,
     }
-
-
-def _make_torchrun(
-    main: dict[str, Any],
-    job: Owner,
-    spec: JobSpec,
-    create: CreatePod,
-    *,
-    service_ip: str,
-    port: int,
-    settings: BuildSettings,
-) -> None:
-    """The main container runs the image's torchrun, or the user's command."""
-    ours = environment(
-        job,
-        spec,
-        role=create.role,
-        index=create.index,
-        incarnation=create.incarnation,
-        nnodes=create.nnodes,
-        service_ip=service_ip,
-        port=port,
-        gpu_resources=settings.gpu_resources,
-    )
-    main["env"] = merge_env(ours, main["env"])
-    main.update(wrapped(main))
 
 
 def _metadata(job: Owner, spec: JobSpec, create: CreatePod, *, users: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,13 +95,12 @@ def _metadata(job: Owner, spec: JobSpec, create: CreatePod, *, users: Mapping[st
     }
 
 
-def _drop_priority(pod: dict[str, Any]) -> None:
-    for field in ("priorityClassName", "priority", "preemptionPolicy"):
-        pod.pop(field, None)
-
-
-def _prioritise(pod: dict[str, Any], role: str, settings: BuildSettings) -> None:
-    ours = settings.master_priority_class if role == ROLE_MASTER else settings.worker_priority_class
+def _prioritise(pod: dict[str, Any], create: CreatePod, settings: BuildSettings) -> None:
+    """Give the pod the operator's class, unless the template's counts."""
+    if create.own_class:
+        for field in ("priorityClassName", "priority", "preemptionPolicy"):
+            pod.pop(field, None)
+    ours = settings.master_priority_class if create.role == ROLE_MASTER else settings.worker_priority_class
     if ours and not pod.get("priorityClassName") and pod.get("priority") is None:
         pod["priorityClassName"] = ours
 

@@ -36,8 +36,6 @@ def build_endpoint_slice(
     """The EndpointSlice that leads the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while
     the master has no address.
 
-    `port` is the Service's.
-
     The node must be named (7): kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as
     one of its own node's, and the master, which hosts the store, is its first client.
 

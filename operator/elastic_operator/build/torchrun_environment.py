@@ -9,13 +9,15 @@ Service (`RendezvousStoreInfo.build` in torch/distributed/elastic/rendezvous/api
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastic_api import torchrun
 from elastic_api.job import MAX_REPLICAS, JobSpec
 from elastic_api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
 
@@ -42,44 +44,53 @@ def grace_seconds(spec: JobSpec) -> int:
 
 
 def environment(
-    job: Owner,
-    spec: JobSpec,
-    *,
-    role: str,
-    index: int,
-    incarnation: int,
-    nnodes: tuple[int, int],
-    service_ip: str,
-    port: int,
-    gpu_resources: Sequence[str],
+    job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int, settings: BuildSettings
 ) -> list[dict[str, Any]]:
-    """The variables for the pod `role`, `index`, as a container's `env`; `nnodes` as from `frozen_nnodes`."""
-    fewest, most = nnodes
+    """The variables for the pod's main container, as a container's `env`."""
+    fewest, most = create.nnodes
     values = {
         **torchrun.variables(
             address=service_ip,
             port=str(port),
             world_size=str(spec.max_replicas if most == MAX_REPLICAS else most),
             nnodes=f"{fewest}:{most}",
-            nproc=str(nproc_of(spec, role, gpu_resources)),
+            nproc=str(nproc_of(spec, create.role, settings.gpu_resources)),
             endpoint=endpoint(service_ip, port),
-            run_id=rendezvous_id(job.uid, incarnation),
-            conf=_rendezvous_conf(spec, is_host=role == ROLE_MASTER),
+            run_id=rendezvous_id(job.uid, create.incarnation),
+            conf=_rendezvous_conf(spec, is_host=create.role == ROLE_MASTER),
         ),
         contract.ENV_SHUTDOWN_TIMEOUT: max(1, grace_seconds(spec) - SHUTDOWN_MARGIN_SECONDS),
         # With the shared store, a pod that joins or a lost rank 0 ends the whole group (torch 2.13 to 2.15).
         contract.ENV_NO_SHARED_STORE: 1,
+        **of_any_mode(job, create),
+        contract.ENV_POD_RANK: 0 if create.role == ROLE_MASTER else create.index + 1,
+    }
+    return as_env(values)
+
+
+def of_any_mode(job: Owner, create: CreatePod) -> dict[str, object]:
+    """The variables that a pod has in both modes, beside those of the rendezvous."""
+    return {
         contract.ENV_UNBUFFERED: 1,
         contract.ENV_JOB_NAME: job.name,
         contract.ENV_JOB_UID: job.uid,
-        contract.ENV_ROLE: role,
-        contract.ENV_INDEX: index,
-        contract.ENV_INCARNATION: incarnation,
-        contract.ENV_POD_RANK: 0 if role == ROLE_MASTER else index + 1,
+        contract.ENV_ROLE: create.role,
+        contract.ENV_INDEX: create.index,
+        contract.ENV_INCARNATION: create.incarnation,
     }
-    # Host names of pods do not resolve in other pods.
-    pod_ip = {"name": contract.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    return [pod_ip, *({"name": name, "value": str(value)} for name, value in values.items())]
+
+
+def as_env(values: Mapping[str, object], *others: dict[str, Any]) -> list[dict[str, Any]]:
+    """A container's `env` with these values and `others`, and with the pod's address: host names of pods do not resolve
+    in other pods.
+    """
+    pod_ip = {"name": contract.ENV_LOCAL_ADDR, "valueFrom": from_field("status.podIP")}
+    return [pod_ip, *others, *({"name": name, "value": str(value)} for name, value in values.items())]
+
+
+def from_field(path: str) -> dict[str, Any]:
+    """The value of a field of the pod, by the downward API."""
+    return {"fieldRef": {"fieldPath": path}}
 
 
 def endpoint(service_ip: str, port: int) -> str:

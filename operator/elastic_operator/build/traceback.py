@@ -9,7 +9,7 @@ can change. So a missing part is None or empty, nothing raises, and the time is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -98,9 +98,7 @@ def last_lines_of(log_tail: str) -> tuple[str, ...]:
     summary = _summary(lines)
     if not summary:
         return shown(lines)
-    attempt = _last_attempt(lines)
-    noticed = [number for number, line in enumerate(attempt) if _AGENT_FAILED.search(line)]
-    earlier = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
+    earlier = _before_failure(_last_attempt(lines))
     return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), earlier))
 
 
@@ -115,20 +113,16 @@ def _lines_of(log_tail: str) -> list[str]:
     ]
 
 
-def _of_rank(rank: int | None, local_rank: int | None, lines: Sequence[str]) -> list[str]:
+def _of_rank(rank: int | None, local_rank: int | None, lines: list[str]) -> list[str]:
     """The lines that may be the rank's, without the prefixes by which `--tee` and torch tell ranks apart."""
-    tees = [_TEE_RANK.match(line) for line in lines]
-    own = [
-        line[tee.end() :] if tee else line
-        for line, tee in zip(lines, tees, strict=True)
-        if tee is None or local_rank is None or int(tee[1]) == local_rank
-    ]
-    prefixes = [_RANK_PREFIX.match(line) for line in own]
-    return [
-        line[prefix.end() :] if prefix else line
-        for line, prefix in zip(own, prefixes, strict=True)
-        if prefix is None or rank is None or int(prefix[1]) == rank
-    ]
+    for prefix, wanted in ((_TEE_RANK, local_rank), (_RANK_PREFIX, rank)):
+        found = [(line, prefix.match(line)) for line in lines]
+        lines = [
+            line[match.end() :] if match else line
+            for line, match in found
+            if match is None or wanted is None or int(match[1]) == wanted
+        ]
+    return lines
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
@@ -138,7 +132,7 @@ def _number(pattern: re.Pattern[str], text: str) -> int | None:
 
 def _summary(lines: Sequence[str]) -> str:
     """torchrun's section on the root cause, empty if there is none."""
-    starts = [number for number, line in enumerate(lines) if line == _SUMMARY]
+    starts = _where(lines, lambda line: line == _SUMMARY)
     return "\n".join(lines[starts[-1] :]) if starts else ""
 
 
@@ -153,43 +147,42 @@ def _recorded(summary: str) -> str:
 
 def _last_attempt(lines: Sequence[str]) -> Sequence[str]:
     """The output after the last restart and before the agent itself raises its error, as it does at its end."""
-    noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
+    noticed = _where(lines, _AGENT_FAILED.search)
     start = noticed[-2] + 1 if len(noticed) > 1 else 0
-    ends = [number for number, line in enumerate(lines) if _AGENT_RAISES.match(line)]
-    headers = [number for number, line in enumerate(lines[: ends[-1]]) if _HEADER.match(line)] if ends else []
+    ends = _where(lines, _AGENT_RAISES.match)
+    headers = _where(lines[: ends[-1]], _HEADER.match) if ends else []
     return lines[start : headers[-1]] if headers else lines[start:]
 
 
 def _printed_by(rank: int | None, lines: Sequence[str]) -> str:
     """The last traceback that `rank` printed, else the last one without a rank, else the last output."""
     lines = [_TEE_PREFIX.sub("", line) for line in lines]
-    prefixes = [_RANK_PREFIX.match(line) for line in lines]
-    both = list(zip(lines, prefixes, strict=True))
+    both = [(line, _RANK_PREFIX.match(line)) for line in lines]
     own = [line[prefix.end() :] for line, prefix in both if prefix and int(prefix[1]) == rank]
     plain = [line for line, prefix in both if not prefix]
-    return _last_traceback(own) or _last_traceback(plain) or _last_output(plain)
+    return _last_traceback(own) or _last_traceback(plain) or "\n".join(_before_failure(plain)[-_MAX_LAST_OUTPUT:])
 
 
 def _last_traceback(lines: Sequence[str]) -> str:
     """The last traceback in `lines` with the ones that are chained to it."""
-    headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    headers = _where(lines, _HEADER.match)
     if not headers:
         return ""
     start = headers.pop()
     body = start + 1 + sum(1 for _ in takewhile(lambda line: line.startswith(" "), lines[start + 1 :]))
-    message = takewhile(_belongs_to_message, lines[body : body + _MAX_MESSAGE_LINES])
+    message = takewhile(lambda line: not _AGENT_LOG.match(line), lines[body : body + _MAX_MESSAGE_LINES])
     end = body + sum(1 for _ in message)
     while headers and any(line.startswith(_CHAINED) for line in lines[headers[-1] : start]):
         start = headers.pop()
     return "\n".join(lines[start:end])
 
 
-def _belongs_to_message(line: str) -> bool:
-    return not _AGENT_LOG.match(line)
+def _before_failure(lines: Sequence[str]) -> list[str]:
+    """The lines before the agent noticed the failure, without the agent's own."""
+    noticed = _where(lines, _AGENT_FAILED.search)
+    return [line for line in lines[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
 
 
-def _last_output(lines: Sequence[str]) -> str:
-    """The last lines before the agent noticed the failure, without the agent's own."""
-    noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
-    earlier = lines[: noticed[-1]] if noticed else lines
-    return "\n".join([line for line in earlier if not _AGENT_LOG.match(line)][-_MAX_LAST_OUTPUT:])
+def _where(lines: Sequence[str], is_found: Callable[[str], object]) -> list[int]:
+    """The numbers of these lines, from 0."""
+    return [number for number, line in enumerate(lines) if is_found(line)]

@@ -1,6 +1,7 @@
 """Requests to the API server: conditional writes, and the reads beside them. No server-side apply.
 
-Each write is conditional, so one that is late, repeated, or made from old facts does no harm.
+Each write is conditional, so one that is late, repeated, or made from old facts does no harm. A manifest names the job
+whose object it describes as its owner; an object of that name with another owner is left alone (`NameTaken`).
 
 A create has a deterministic name (8) and succeeds if our object exists. A delete names a uid and succeeds if that
 object does not exist any more. A change names a resourceVersion: of what it was decided on, or for a job's status the
@@ -41,7 +42,7 @@ LONG_LOG_BYTES = 1 << 21
 """The most bytes of a log from a point in time on. A longer log is not used, because the missing part might matter."""
 
 
-async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
+async def create_pod(session: Session, manifest: Mapping[str, Any]) -> Pod:
     """Create a pod, or find it created.
 
     Raises:
@@ -49,15 +50,14 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
         BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
         ClusterError: anything else.
     """
-    name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "pods")
     try:
-        return decode(await _post(session, collection, manifest, params={"fieldValidation": "Strict"}), Pod)
+        return decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
     except AlreadyExists:
         try:
-            pod = decode(await session.get(f"{collection}/{name}"), Pod)
+            pod = decode(await session.get(_path(manifest, "pods")), Pod)
         except NotFound as error:
-            raise NameTaken(f"Pod {name} was only just deleted.", name=name, deleting=True) from error
-    _require_ours("Pod", pod.metadata, manifest, job_uid)
+            raise NameTaken(f"Pod {manifest['metadata']['name']} was only just deleted.") from error
+    _require_ours(pod.metadata, manifest)
     return pod
 
 
@@ -68,7 +68,7 @@ async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
     """
     params = {"fieldValidation": "Strict", "dryRun": "All"}
     try:
-        await _post(session, _core(manifest["metadata"]["namespace"], "pods"), manifest, params=params)
+        await _post(session, "pods", manifest, params=params)
     except AlreadyExists:
         return
     except BadRequest as error:
@@ -89,11 +89,9 @@ async def delete_pod(
     The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
     deletion was a moment faster, the answer is a status, or a pod without a version.
     """
-    options: dict[str, Any] = _delete_options(uid)
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
+    options = _delete_options(uid) | ({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
     try:
-        answer = await session.delete(f"{_core(namespace, 'pods')}/{name}", options)
+        answer = await session.delete(_pod(namespace, name), options)
     except NotFound:
         return None
     except Conflict as error:
@@ -118,76 +116,60 @@ async def annotate_pod(
         ClusterError: anything else.
     """
     body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
-    return decode(await session.patch(f"{_core(namespace, 'pods')}/{name}", body), Pod)
+    return decode(await session.patch(_pod(namespace, name), body), Pod)
 
 
 async def get_pod(session: Session, namespace: str, name: str) -> Pod:
     """A pod as it is now. Raises NotFound, ClusterError."""
-    return decode(await session.get(f"{_core(namespace, 'pods')}/{name}"), Pod)
+    return decode(await session.get(_pod(namespace, name)), Pod)
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
     """Create a Secret unless one with its name exists. The operator has no right to read the existing one. Raises
     ClusterError.
     """
-    try:
-        await session.post(_core(manifest["metadata"]["namespace"], "secrets"), manifest)
-    except AlreadyExists:
-        return
+    with suppress(AlreadyExists):
+        await session.post(_collection(manifest, "secrets"), manifest)
 
 
-async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
+async def ensure_service(session: Session, manifest: Mapping[str, Any]) -> Service:
     """Create a service unless ours exists; returns it with its ClusterIP. Raises NameTaken, ClusterError."""
-    collection = _core(manifest["metadata"]["namespace"], "services")
-    return await _ensure(session, collection, manifest, Service, job_uid=job_uid, is_right=lambda _: True)
+    return await _ensure(session, "services", manifest, Service, is_right=lambda _: True)
 
 
-async def ensure_network_policy(
-    session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool = False
-) -> None:
+async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, is_new: bool = False) -> None:
     """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError.
 
     `is_new`: most likely it does not exist yet.
     """
-    collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
     wanted = _without_empty(manifest["spec"])
 
     def is_right(known: CustomObject) -> bool:
         return bool(_without_empty(known.spec.unpack()) == wanted)
 
-    await _ensure(session, collection, manifest, CustomObject, job_uid=job_uid, is_right=is_right, is_new=is_new)
+    await _ensure(session, "networkpolicies", manifest, CustomObject, is_right=is_right, is_new=is_new)
 
 
-async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
-    """Create a ResourceQuota. Raises AlreadyExists, ClusterError."""
-    return decode(
-        await session.post(_core(manifest["metadata"]["namespace"], "resourcequotas"), manifest), CustomObject
-    )
-
-
-async def replace_resource_quota(
-    session: Session, manifest: Mapping[str, Any], *, resource_version: str
+async def write_resource_quota(
+    session: Session, manifest: Mapping[str, Any], *, known: CustomObject | None
 ) -> CustomObject:
-    """Replace a ResourceQuota, if it still has that resourceVersion. Raises Conflict, NotFound, ClusterError."""
-    meta = manifest["metadata"]
-    body = {**manifest, "metadata": {**meta, "resourceVersion": resource_version}}
-    path = f"{_core(meta['namespace'], 'resourcequotas')}/{meta['name']}"
-    return decode(await session.put(path, body), CustomObject)
+    """Create a ResourceQuota, or replace the known one. Raises AlreadyExists, Conflict, NotFound, ClusterError."""
+    if known is None:
+        return decode(await session.post(_collection(manifest, "resourcequotas"), manifest), CustomObject)
+    return await _replace(session, "resourcequotas", manifest, known)
 
 
 async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
     """Delete exactly that ResourceQuota; succeeds if it does not exist any more. Raises ClusterError."""
-    try:
-        await session.delete(f"{_core(namespace, 'resourcequotas')}/{name}", _delete_options(uid))
-    except (NotFound, Conflict):
-        return
+    with suppress(NotFound, Conflict):
+        await session.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", _delete_options(uid))
 
 
 async def ensure_endpoint_slice(
-    session: Session, manifest: Mapping[str, Any], *, job_uid: str, known: EndpointSlice | None = None
+    session: Session, manifest: Mapping[str, Any], *, known: EndpointSlice | None = None
 ) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
-    collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
+    plural = "endpointslices"
     wanted = [(endpoint["addresses"], endpoint.get("nodeName")) for endpoint in manifest["endpoints"]]
     ports = [port["port"] for port in manifest["ports"]]
 
@@ -195,16 +177,16 @@ async def ensure_endpoint_slice(
         routed = [(list(endpoint.addresses), endpoint.node_name) for endpoint in known.endpoints or ()]
         return routed == wanted and [port.port for port in known.ports or ()] == ports
 
-    if known is not None and is_ours(known.metadata, job_uid):
+    if known is not None and is_ours(known.metadata, _owner_uid(manifest)):
         if is_right(known):
             return known
         with suppress(Conflict, NotFound):  # the object was seen before its newest change
-            return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
-    return await _ensure(session, collection, manifest, EndpointSlice, job_uid=job_uid, is_right=is_right)
+            return await _replace(session, plural, manifest, known)
+    return await _ensure(session, plural, manifest, EndpointSlice, is_right=is_right)
 
 
 async def _post(
-    session: Session, collection: str, manifest: Mapping[str, Any], *, params: Mapping[str, str] | None = None
+    session: Session, plural: str, manifest: Mapping[str, Any], *, params: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
 
@@ -212,7 +194,7 @@ async def _post(
     once.
     """
     try:
-        return await session.post(collection, manifest, params=params)
+        return await session.post(_collection(manifest, plural), manifest, params=params)
     except Conflict as error:
         raise _of_no_version(error) from None
 
@@ -224,36 +206,34 @@ def _of_no_version(error: Conflict) -> ApiError:
 
 async def _ensure(
     session: Session,
-    collection: str,
+    plural: str,
     manifest: Mapping[str, Any],
     type_: type[T],
     *,
-    job_uid: str,
     is_right: Callable[[T], bool],
     is_new: bool = True,
 ) -> T:
     """Create the object, or replace the job's own of that name if it differs."""
-    path = f"{collection}/{manifest['metadata']['name']}"
     refused: ClusterError | None = None
     if is_new:
         try:
-            return decode(await _post(session, collection, manifest), type_)
+            return decode(await _post(session, plural, manifest), type_)
         except (AlreadyExists, Forbidden) as error:
             refused = error
     try:
-        present = decode(await session.get(path), type_)
+        present = decode(await session.get(_path(manifest, plural)), type_)
     except NotFound:
         if isinstance(refused, Forbidden):
             raise refused from None
-        return decode(await _post(session, collection, manifest), type_)
-    _require_ours(manifest["kind"], present.metadata, manifest, job_uid)
-    return present if is_right(present) else await _replace(session, path, manifest, present)
+        return decode(await _post(session, plural, manifest), type_)
+    _require_ours(present.metadata, manifest)
+    return present if is_right(present) else await _replace(session, plural, manifest, present)
 
 
-async def _replace(session: Session, path: str, manifest: Mapping[str, Any], known: T) -> T:
+async def _replace(session: Session, plural: str, manifest: Mapping[str, Any], known: T) -> T:
     """Replace the known object by the manifest. Raises Conflict, NotFound, ClusterError."""
     meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
-    return decode(await session.put(path, {**manifest, "metadata": meta}), type(known))
+    return decode(await session.put(_path(manifest, plural), {**manifest, "metadata": meta}), type(known))
 
 
 async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:
@@ -318,11 +298,11 @@ async def delete_job(session: Session, namespace: str, name: str, *, uid: str, v
 
 
 async def read_log_tail(
-    session: Session, namespace: str, pod: str, container: str, *, lines: int = 100, max_bytes: int = 1 << 14
+    session: Session, namespace: str, pod: str, container: str, *, lines: int, max_bytes: int
 ) -> str:
     """The end of a container's log, limited in lines and bytes. Raises ClusterError if there is none."""
     params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
-    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    log = await session.get_bytes(f"{_pod(namespace, pod)}/log", params=params)
     return log[-max_bytes:].decode(errors="replace")
 
 
@@ -332,7 +312,7 @@ async def read_log_since(session: Session, namespace: str, pod: str, container: 
     Raises ClusterError if there is no log, ValueError if it is longer than `LONG_LOG_BYTES`.
     """
     params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
-    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    log = await session.get_bytes(f"{_pod(namespace, pod)}/log", params=params)
     if len(log) >= LONG_LOG_BYTES:
         raise ValueError(f"more than {LONG_LOG_BYTES} bytes in {seconds} s")
     return log.decode(errors="replace")
@@ -350,22 +330,28 @@ def is_ours(meta: Meta, job_uid: str) -> bool:
     return meta.controller is not None and meta.controller.uid == job_uid and meta.deletion_timestamp is None
 
 
-def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: str) -> None:
-    controller = meta.controller
-    if controller is None or controller.uid != job_uid:
+def _owner_uid(manifest: Mapping[str, Any]) -> str:
+    """The uid of the job that the object is made for."""
+    return str(manifest["metadata"]["ownerReferences"][0]["uid"])
+
+
+def _require_ours(meta: Meta, manifest: Mapping[str, Any]) -> None:
+    kind, controller = manifest["kind"], meta.controller
+    if controller is None or controller.uid != _owner_uid(manifest):
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "has no owner"
         if meta.deletion_timestamp is None:
             text = f"{kind} {meta.name} exists and {holder}. Delete that {kind}, or give the job another name."
             if controller is None:
-                text = f"{text} {_left_by_a_namesake(manifest['metadata'], job_uid)}"
-            raise NameTaken(text, name=meta.name, deleting=False)
+                text = f"{text} {_left_by_a_namesake(manifest)}"
+            raise NameTaken(text)
     if meta.deletion_timestamp is not None:
-        raise NameTaken(f"{kind} {meta.name} is still being deleted.", name=meta.name, deleting=True)
+        raise NameTaken(f"{kind} {meta.name} is still being deleted.")
 
 
-def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
+def _left_by_a_namesake(manifest: Mapping[str, Any]) -> str:
     """A sentence on how to remove the object, if an earlier job of the same name was deleted without it (82)."""
-    command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
+    wanted = manifest["metadata"]
+    command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), _owner_uid(manifest))
     return f"This command deletes what jobs of this name left behind: `{command}`."
 
 
@@ -373,8 +359,18 @@ def _delete_options(uid: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
 
 
-def _core(namespace: str, plural: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/{plural}"
+def _collection(manifest: Mapping[str, Any], plural: str) -> str:
+    version = manifest["apiVersion"]
+    root = "api" if version == "v1" else "apis"
+    return f"/{root}/{version}/namespaces/{manifest['metadata']['namespace']}/{plural}"
+
+
+def _path(manifest: Mapping[str, Any], plural: str) -> str:
+    return f"{_collection(manifest, plural)}/{manifest['metadata']['name']}"
+
+
+def _pod(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 def _job(namespace: str, name: str) -> str:

@@ -14,6 +14,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder in which the kubelet puts a pod's credentials for the API server."""
@@ -30,7 +34,7 @@ class Credentials:
 
     read: Callable[[], str | None]
     _header: str | None = None
-    _read_at: float = field(default=float("-inf"))
+    _read_at: float = float("-inf")
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def header(self) -> str | None:
@@ -70,9 +74,7 @@ def load_connection(kubeconfig: str | None = None, *, context: str | None = None
     host = os.environ.get("KUBERNETES_SERVICE_HOST")
     if kubeconfig is None and context is None and host:
         return _in_cluster(host, os.environ["KUBERNETES_SERVICE_PORT"])
-    from elastic_operator.cluster import kubeconfigs
-
-    return kubeconfigs.connection_of(kubeconfig, context)
+    return _of_kubeconfig(kubeconfig, context)
 
 
 def _in_cluster(host: str, port: str) -> Connection:
@@ -82,3 +84,30 @@ def _in_cluster(host: str, port: str) -> Connection:
         credentials=Credentials(lambda: f"Bearer {token.read_text().strip()}"),
         tls=ssl.create_default_context(cadata=authority.read_text()),
     )
+
+
+def _of_kubeconfig(file: str | None, context: str | None) -> Connection:
+    # Not imported in a pod: that client and its dependencies take 16 MB (174).
+    from kubernetes.client import Configuration
+    from kubernetes.config import kube_config
+
+    configuration = Configuration()
+    kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+        config_file=file, context=context, client_configuration=configuration, persist_config=False
+    )
+    return Connection(
+        base_url=configuration.host.rstrip("/"),
+        credentials=Credentials(lambda: configuration.get_api_key_with_prefix("BearerToken")),
+        tls=_tls(configuration) if configuration.host.startswith("https") else None,
+        server_hostname=configuration.tls_server_name,
+    )
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

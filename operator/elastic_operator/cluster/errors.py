@@ -69,11 +69,6 @@ class NameTaken(ClusterError):
     whole sentences.
     """
 
-    def __init__(self, message: str, *, name: str, deleting: bool) -> None:
-        super().__init__(message)
-        self.name = name
-        self.deleting = deleting
-
 
 class ApiError(ClusterError):
     """The API server refused."""

@@ -12,7 +12,8 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from elastic_api.job import API_VERSION, GROUP, KIND
@@ -59,21 +60,19 @@ def pod_subject(pod: Pod) -> Subject:
     return Subject("v1", "Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Series:
-    """A written event, and how often it was recorded. `written` lags behind `count` while one is queued."""
+    """An event, and how often it was recorded: at first at `first`, at last at `last` (epoch seconds), which was `seen`
+    on the monotonic clock. `written` lags behind `count` while one is queued.
+    """
 
     subject: Subject
     event: Event
     first: float
     last: float
     seen: float
-    count: int = 1
+    count: int = 0
     written: int = 0
-
-    @property
-    def key(self) -> tuple[str, Event]:
-        return self.subject.uid, self.event
 
 
 class EventRecorder:
@@ -93,15 +92,15 @@ class EventRecorder:
             self._on_drop()
             return
         self._rates.take(subject.uid)
-        now, wall = time.monotonic(), self._session.api_time()
-        known = self._series.pop((subject.uid, event), None)
-        if known is not None and now - known.seen < SERIES_SECONDS:
-            series = replace(known, count=known.count + 1, last=wall, seen=now)
-        else:
+        now, wall = time.monotonic(), self._session.clock.time()
+        key = subject.uid, event
+        series = self._series.pop(key, None)
+        if series is None or now - series.seen >= SERIES_SECONDS:
             series = _Series(subject, event, first=wall, last=wall, seen=now)
-        self._series[series.key] = series
+        series.count, series.last, series.seen = series.count + 1, wall, now
+        self._series[key] = series
         self._drop_old(now)
-        self._queue.put_nowait(series.key)
+        self._queue.put_nowait(key)
 
     def _drop_old(self, now: float) -> None:
         """Forget events whose repetition would count as a new event; the oldest are in front. If there are many jobs,
@@ -143,19 +142,17 @@ class EventRecorder:
         if series.written == series.count:
             return
         # Before the request: an event that is recorded meanwhile is queued again.
-        self._series[key] = replace(series, written=series.count)
+        is_repeated, series.written = series.written > 0, series.count
         collection = f"/apis/events.k8s.io/v1/namespaces/{series.subject.namespace}/events"
-        if series.written:
+        if is_repeated:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
                 log.debug("an event expired before it was repeated; it is written again")
             else:
                 return
-        try:
+        with suppress(AlreadyExists):
             await self._session.post(collection, self._body(series))
-        except AlreadyExists:
-            return
 
     def _body(self, series: _Series) -> dict[str, Any]:
         event, subject = series.event, series.subject

@@ -21,7 +21,7 @@ class Installation:
     def __init__(self, namespace: str, classes: Store[PriorityClass]) -> None:
         self._namespace, self._classes = namespace, classes
         self._changed = asyncio.Event()
-        classes.subscribe(self._class_changed)
+        classes.subscribe(lambda _old, _new: self._changed.set())
 
     def elsewhere(self) -> str:
         """Why the operator does not decide, and the remedy; "" if it decides."""
@@ -39,22 +39,11 @@ class Installation:
             f" {ANNOTATION_OPERATOR_NAMESPACE}={self._namespace}"
         )
 
-    async def wait_until_ours(self) -> None:
-        """Return once the operator decides."""
-        while self.elsewhere():
-            await self._change()
-
-    async def wait_until_elsewhere(self) -> None:
-        """Return once the operator does not decide."""
-        while not self.elsewhere():
-            await self._change()
-
-    async def _change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _class_changed(self, _old: PriorityClass | None, _new: PriorityClass | None) -> None:
-        self._changed.set()
+    async def wait_until(self, *, ours: bool) -> None:
+        """Return once the operator decides, or once it does not."""
+        while ours == bool(self.elsewhere()):
+            self._changed.clear()
+            await self._changed.wait()
 
 
 def _owner(priority_class: PriorityClass) -> str:

@@ -238,7 +238,7 @@ class LeaderElector:
         unknown.
         """
         begun = _since_boot()
-        now = micro_time(self._session.api_time())
+        now = micro_time(self._session.clock.time())
         old = _spec(lease) if lease is not None else {}
         held = old.get("holderIdentity") == self.identity
         spec = {

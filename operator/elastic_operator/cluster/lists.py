@@ -14,6 +14,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.wire import METADATA_ONLY, BareMeta, List, decode_bare, decode_list
 
 PAGE = 500
+"""The most objects of one page."""
 LIST_SECONDS = 60.0
 FIRST_LIST_SECONDS = 10.0
 """A new leader waits this long for the next page of a list under way, before it asks for another list (196)."""
@@ -23,14 +24,14 @@ SETTLE_SECONDS = 0.2
 
 
 async def pages(
-    session: Session, path: str, *, params: Mapping[str, str] | None = None, size: int = PAGE, accept: str = ""
+    session: Session, path: str, *, params: Mapping[str, str] | None = None, accept: str = ""
 ) -> AsyncIterator[List]:
     """The pages of a list, at least one. Raises ApiError, and Unreachable also for an answer that is no list: a gateway
     may answer 200 with a page of its own, or with a list that is cut.
     """
     more = ""
     while True:
-        asked = {**(params or {}), "limit": str(size)} | ({"continue": more} if more else {})
+        asked = {**(params or {}), "limit": str(PAGE)} | ({"continue": more} if more else {})
         page = _list_in(await session.get_bytes(path, params=asked, timeout=LIST_SECONDS, accept=accept))
         yield page
         more = page.metadata.continue_
@@ -56,7 +57,6 @@ async def drop_deleted_and_compare(
     newest: int,
     within: str = "",
     params: Mapping[str, str] | None = None,
-    size: int = PAGE,
 ) -> bool:
     """Remove deleted objects from the store; returns whether it has all objects at `path` in their present state.
 
@@ -66,7 +66,7 @@ async def drop_deleted_and_compare(
     """
     seen: set[str] = set()
     lacking: list[BareMeta] = []
-    async for page in pages(session, path, params=params, size=size, accept=METADATA_ONLY):
+    async for page in pages(session, path, params=params, accept=METADATA_ONLY):
         if int(page.metadata.resource_version) < newest:
             return False
         for raw in page.items or ():

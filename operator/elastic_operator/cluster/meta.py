@@ -40,14 +40,10 @@ class Meta(Struct, frozen=True):
 
 
 class LabelledMeta(Meta, frozen=True):
-    """metadata of kinds whose labels we read."""
-
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Condition(Struct, frozen=True):
-    """A condition of a pod or a node."""
-
     type: str
     status: str
     reason: str = ""

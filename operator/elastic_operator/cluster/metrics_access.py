@@ -64,7 +64,8 @@ class MetricsAccess:
         if scheme.lower() != "bearer" or not token:
             return NO_TOKEN
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        verdict, age = self._known(digest)
+        verdict, since = self._verdicts.get(digest, (None, 0.0))
+        age = time.monotonic() - since
         if verdict is not None and age < (ALLOWED_SECONDS if verdict == ALLOWED else ACCESS_REFUSED_SECONDS):
             return verdict
         async with nullcontext() if verdict == ALLOWED else self._strangers:
@@ -75,11 +76,6 @@ class MetricsAccess:
                 return ALLOWED if verdict == ALLOWED and age < OUTAGE_SECONDS else NO_ANSWER
         self._remember(digest, found)
         return found
-
-    def _known(self, digest: bytes) -> tuple[AccessDecision | None, float]:
-        """The last verdict on that token, and its age in seconds."""
-        verdict, since = self._verdicts.get(digest, (None, 0.0))
-        return verdict, time.monotonic() - since
 
     def _remember(self, digest: bytes, verdict: AccessDecision) -> None:
         self._verdicts.pop(digest, None)

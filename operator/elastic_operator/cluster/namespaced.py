@@ -49,7 +49,6 @@ class Namespaced(Generic[T]):
         return max(reflector.age() for reflector in self._reflectors)
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
                 group.create_task(reflector.run())

@@ -34,8 +34,6 @@ class PodLabels(Struct, frozen=True, rename=None):
 
 
 class PodAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of pods that we read."""
-
     gang: str = msgspec.field(name=contract.ANNOTATION_GANG, default="")
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
     template: str = msgspec.field(name=contract.ANNOTATION_TEMPLATE, default="")

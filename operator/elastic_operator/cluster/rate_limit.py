@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Tokens:
-    """How many tokens are left at one moment."""
-
     left: float
     at: float
 

@@ -21,7 +21,7 @@ import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, ClusterError, Expired, NotServed, Unreachable, error_event
-from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, drop_deleted_and_compare, pages
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, drop_deleted_and_compare, pages
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
@@ -41,7 +41,9 @@ RESOURCE_QUOTAS = "/api/v1/resourcequotas"
 ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
 INACTIVITY_SECONDS = 70.0
-"""The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
+"""After this silence a stream counts as dead. The API server sends a bookmark about once a minute to a watch that asks
+for bookmarks.
+"""
 ABSENT_SECONDS = 10.0
 """The pause between requests for a kind that the server does not serve yet, and in a namespace that counts as empty."""
 _WATCH_SECONDS = (240, 480)
@@ -72,13 +74,10 @@ class Reflector(Generic[T]):
         namespace: Only objects of that namespace are read; "" for all.
         type_: The type that its objects are decoded into.
         params: Query parameters of list and watch, such as a field selector.
-        inactivity: Seconds of silence after which a stream counts as dead.
-        backoff: Pauses between failures.
         optional: While the kind's definition is not installed, the server does not serve it. It then has no objects;
             that is news from the server, and no failure.
         is_gone: Whether the namespace of that name counts as empty if a list in it is refused, for example because
             the namespace is deleted, and with it the Role that granted the right. That is news as well.
-        absent_seconds: How long until it is asked for such a kind, or in such a namespace, again.
     """
 
     def __init__(
@@ -90,12 +89,8 @@ class Reflector(Generic[T]):
         namespace: str = "",
         store: Store[T] | None = None,
         params: Mapping[str, str] | None = None,
-        page: int = PAGE,
-        inactivity: float = INACTIVITY_SECONDS,
-        backoff: Backoff | None = None,
         optional: bool = False,
         is_gone: Callable[[str], bool] = lambda _: False,
-        absent_seconds: float = ABSENT_SECONDS,
     ) -> None:
         self.path = in_namespace(path, namespace)
         self._namespace = namespace
@@ -106,10 +101,8 @@ class Reflector(Generic[T]):
         self._session = session
         self._decode = msgspec.json.Decoder(type_, dec_hook=pack).decode
         self._params = dict(params or {})
-        self._page = page
-        self._inactivity = inactivity
-        self._backoff = backoff or Backoff()
-        self._optional, self._absent, self._absent_seconds = optional, False, absent_seconds
+        self._backoff = Backoff()
+        self._optional, self._absent = optional, False
         self._is_gone = is_gone
         self._revision = ""
         self._highest = 0
@@ -142,7 +135,7 @@ class Reflector(Generic[T]):
                 await self._pause(error)
             except ClusterError as error:
                 if self._is_absent(error):
-                    await asyncio.sleep(self._absent_seconds)
+                    await asyncio.sleep(ABSENT_SECONDS)
                 else:
                     await self._pause(error)
             except Exception as error:
@@ -177,7 +170,6 @@ class Reflector(Generic[T]):
             newest=self._newest(),
             within=self._namespace,
             params=self._params,
-            size=self._page,
         )
 
     def _newest(self) -> int:
@@ -193,7 +185,7 @@ class Reflector(Generic[T]):
             return False
         if not self._absent:
             what = "kind not served" if not_served else "namespace deleted or without the operator's Role"
-            log.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
+            log.warning("%s path=%s retry_in=%.0fs", what, self.path, ABSENT_SECONDS)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
         self.store.forget_all(within=self._namespace)
         self.synced.set()
@@ -218,7 +210,7 @@ class Reflector(Generic[T]):
         floor, began = self._newest(), time.monotonic()
         seen: set[str] = set()
         anew: list[T] = []
-        async for page in pages(self._session, self.path, params=self._params, size=self._page):
+        async for page in pages(self._session, self.path, params=self._params):
             self._pages += 1
             revision = page.metadata.resource_version
             restarted = int(revision) < floor
@@ -249,7 +241,7 @@ class Reflector(Generic[T]):
             "resourceVersion": self._revision,
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
         }
-        async with self._session.stream(self.path, params=params, inactivity=self._inactivity) as stream:
+        async with self._session.stream(self.path, params=params, inactivity=INACTIVITY_SECONDS) as stream:
             self.last_ok = time.monotonic()
             try:
                 async for line in self._lines(stream):

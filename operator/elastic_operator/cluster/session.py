@@ -31,6 +31,10 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 """The kind of patch that changes one condition of a pod and leaves the others as they are."""
 
+MAX_WRITES = 16
+"""The most writes in flight. Further writes wait: deletions are sent first, creations last (147). More writes would not
+be answered sooner, but run into their own time limit on a slow server (28).
+"""
 WRITE_SECONDS = 8.0
 REQUEST_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
@@ -41,15 +45,6 @@ _READ_BUFFER = 1 << 20
 NOT_OURS = "this process does not hold the lease (any more)"
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def unlimited() -> float:
-    """The fence of a process that needs no lease."""
-    return math.inf
-
-
-def uncounted(_verb: str, _code: str) -> None:
-    """The request counter of a process that keeps no metrics."""
 
 
 class _Body(aiohttp.BytesPayload):
@@ -66,13 +61,21 @@ class _Body(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-def _urgency(method: str, path: str) -> Urgency:
+def _urgency(method: str, path: str, params: Mapping[str, str] | None) -> Urgency:
     """The urgency of a write (147). A job's first EndpointSlice counts as a change, because pods wait for it to reach
-    their master.
+    their master. Evictions wait for the answer to a dry run (139).
     """
+    if params is not None and "dryRun" in params:
+        return Urgency.BEFORE_DELETE
     if method == "POST" and not path.endswith("/endpointslices"):
         return Urgency.CREATE
     return Urgency.DELETE if method == "DELETE" else Urgency.CHANGE
+
+
+def _kind(method: str, path: str) -> str:
+    """The method and the resource, for example "POST pods": such writes take about the same time."""
+    in_namespace = path.partition("/namespaces/")[2].split("/")
+    return f"{method} {in_namespace[1] if len(in_namespace) > 1 else path}"
 
 
 class Session:
@@ -80,13 +83,9 @@ class Session:
 
     Args:
         connection: The server's address, and the credentials.
-        remaining: How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. An
-            attribute: the owner of the lease may set it after the session is made.
         on_request: Called with verb and outcome of each request when it ends, of a watch after minutes. The outcome is
             the HTTP status as text, or `error`, `timeout` or `fenced`. A body that breaks off after the status 200 is
             an `error` or a `timeout`.
-        max_writes: The most writes under way at once. Further writes wait: deletions are sent first, creations last
-            (147). More writes would not be answered sooner, but run into their own time limit on a slow server (28).
         http: The transport of the requests; by default connections over TCP.
     """
 
@@ -94,15 +93,16 @@ class Session:
         self,
         connection: Connection,
         *,
-        remaining: Callable[[], float] = unlimited,
-        on_request: Callable[[str, str], None] = uncounted,
-        max_writes: int = 32,
+        on_request: Callable[[str, str], None] = lambda _verb, _code: None,
         http: aiohttp.ClientSession | None = None,
     ) -> None:
-        self.remaining = remaining
+        self.remaining: Callable[[], float] = lambda: math.inf
+        """How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. Set by the
+        owner of the lease. Without a lease there is no limit.
+        """
         self._connection = connection
         self._on_request = on_request
-        self.writes = WriteQueue(max_writes)
+        self.writes = WriteQueue(MAX_WRITES)
         self.clock = ServerClock()
         self._sockets = Sockets()
         self._http = http or self._over_tcp(connection)
@@ -113,9 +113,6 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
         """End all connections; those of aborted requests get a moment to end TLS."""
         await self._http.close()
         await self._sockets.closed()
@@ -137,10 +134,6 @@ class Session:
             },
             read_bufsize=_READ_BUFFER,
         )
-
-    def api_time(self) -> float:
-        """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""
-        return self.clock.time()
 
     async def get(
         self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = REQUEST_SECONDS
@@ -200,7 +193,8 @@ class Session:
         urgency: Urgency | None = None,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self.writes.turn(_urgency(method, path) if urgency is None else urgency):
+        urgency = _urgency(method, path, params) if urgency is None else urgency
+        async with self.writes.turn(urgency, _kind(method, path)):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(

@@ -1,4 +1,4 @@
-"""The stores of all watches."""
+"""The stores of all watches, which hold everything that is known of the cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from elastic_operator.cluster.store import Store
 
 @dataclass(slots=True)
 class Stores:
-    """The stores of all watches, which hold everything that is known of the cluster."""
-
     jobs: Store[objects.CustomObject]
     pods: Store[objects.Pod]
     nodes: Store[objects.Node]

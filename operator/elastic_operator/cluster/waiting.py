@@ -1,10 +1,11 @@
-"""Waits with a time limit."""
+"""Waits with a time limit, and for the ends of tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
 
 async def wait_with_timeout(event: asyncio.Event, seconds: float | None) -> None:
@@ -12,6 +13,14 @@ async def wait_with_timeout(event: asyncio.Event, seconds: float | None) -> None
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks, and wait until all of them have ended, however they end."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 async def wait_while_it_advances(event: asyncio.Event, seconds: float, progress: Callable[[], int]) -> None:

@@ -1,14 +1,27 @@
-"""Limits the number of writes at once (28). Among waiting writes, deletions are first, then the writes that deletions
-wait for, and creations are last (147).
+"""Limits the number of writes in flight (28), and lowers the limit while the API server is busy (210). Among waiting
+writes, deletions are first, then the writes that deletions wait for, and creations are last (147).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
+from math import inf
+
+from elastic_operator.cluster.errors import ClusterError
+
+SLOW_SECONDS = 0.04
+SLOW_FACTOR = 4.0
+"""An answer is slow if it took longer than `SLOW_SECONDS`, and this many times as long as the fastest ones to such
+writes. So a server does not count as busy because an admission webhook delays each pod.
+"""
+LEAST_IN_FLIGHT = 2
+_FORGETTING = 1.001
+"""The fastest answer counts as slower by this factor after each further answer: 2.7 times after a thousand."""
 
 
 class Urgency(IntEnum):
@@ -22,58 +35,108 @@ class Urgency(IntEnum):
 
 
 class WriteQueue:
-    """At most `count` writes at once. Waiting writes get their turn by urgency; at equal urgency, in order."""
+    """At most `count` writes in flight. Waiting writes get their turn by urgency; at equal urgency, in order.
+
+    For writes that delete nothing, and that no deletion waits for, the limit follows the API server's answers, like a
+    congestion window (RFC 5681: additive increase, multiplicative decrease): a slow answer halves it, down to
+    `LEAST_IN_FLIGHT`, and `limit` fast answers raise it by one.
+    """
 
     def __init__(self, count: int) -> None:
-        self._count = self._free = count
+        self._most, self._in_flight = count, 0
+        self._limit, self._limited = float(count), 0
+        """The limit, and how many of the writes that it holds back are in flight."""
+        self._fastest: dict[str, float] = {}
+        """By kind of write, the time of the fastest answers in seconds."""
+        self._counts_since = -inf
+        """Only answers to writes that began after this (monotonic) change the limit."""
         self._moved = asyncio.Event()
         """Set for a moment whenever a write has ended."""
         self._waiting = {urgency: deque[asyncio.Future[None]]() for urgency in Urgency}
 
     @asynccontextmanager
-    async def turn(self, urgency: Urgency) -> AsyncIterator[None]:
-        await self._take(self._waiting[urgency])
+    async def turn(self, urgency: Urgency, kind: str = "") -> AsyncIterator[None]:
+        """A turn for one write, for example of the `kind` "POST pods"."""
+        await self._take(urgency)
+        began = time.monotonic()
         try:
             yield
+            self._adapt(kind, began)
+        except ClusterError:
+            self._adapt(kind, began, failed=True)
+            raise
         finally:
-            self._give_back()
+            self._give_back(urgency)
+
+    def ignore_in_flight(self) -> None:
+        """Let the answers that are still to come not count, because this process was too busy to read them."""
+        self._counts_since = time.monotonic()
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than may be under way at once: another one waits for its turn longer
-        than for its answer.
+        """Whether more deletions and changes wait than the present limit: another change waits for its turn longer than
+        for its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
-        return sum(urgent) > self._count
+        return sum(urgent) > self._limit
 
     async def until_not_backed_up(self) -> None:
-        """Wait while the queue is backed up."""
         while self.is_backed_up:
             await self._moved.wait()
 
-    async def _take(self, queue: deque[asyncio.Future[None]]) -> None:
-        if self._free:
-            self._free -= 1
+    def _adapt(self, kind: str, began: float, *, failed: bool = False) -> None:
+        """Adapt the limit to one answer. A refusal, or an error before the request, says nothing if it came fast."""
+        now = time.monotonic()
+        took = now - began
+        slow = took > max(SLOW_SECONDS, SLOW_FACTOR * self._fastest.get(kind, took))
+        if began < self._counts_since or (failed and not slow):
             return
-        turn = asyncio.get_running_loop().create_future()
+        self._fastest[kind] = min(took, self._fastest.get(kind, inf) * _FORGETTING)
+        if slow:
+            self._limit = max(min(self._most, LEAST_IN_FLIGHT), self._limit / 2)
+            self._counts_since = now  # one decrease for all slow answers of this time
+        else:
+            self._limit = min(self._most, self._limit + 1 / self._limit)
+
+    def _is_free(self, urgency: Urgency) -> bool:
+        """Whether such a write may begin. Beside many deletions only the least number of other writes is in flight."""
+        if self._in_flight >= self._most:
+            return False
+        return _is_urgent(urgency) or self._limited < LEAST_IN_FLIGHT or self._in_flight < int(self._limit)
+
+    def _begin(self, urgency: Urgency) -> None:
+        self._in_flight += 1
+        self._limited += not _is_urgent(urgency)
+
+    async def _take(self, urgency: Urgency) -> None:
+        if self._is_free(urgency):
+            self._begin(urgency)
+            return
+        turn, queue = asyncio.get_running_loop().create_future(), self._waiting[urgency]
         queue.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                queue.remove(turn)
+                with suppress(ValueError):
+                    queue.remove(turn)
             else:  # the waiter had its turn already
-                self._give_back()
+                self._give_back(urgency)
             raise
 
-    def _give_back(self) -> None:
-        """Give the turn to the next waiter. A cancelled waiter removes itself from its queue."""
+    def _give_back(self, urgency: Urgency) -> None:
+        """Give the turn to the next waiter, and further turns if the limit has risen."""
+        self._in_flight -= 1
+        self._limited -= not _is_urgent(urgency)
         self._moved.set()
         self._moved.clear()
-        for queue in self._waiting.values():
-            for turn in queue:
+        for waiting, queue in self._waiting.items():
+            while queue and self._is_free(waiting):
+                turn = queue.popleft()
                 if not turn.done():
-                    queue.remove(turn)
+                    self._begin(waiting)
                     turn.set_result(None)
-                    return
-        self._free += 1
+
+
+def _is_urgent(urgency: Urgency) -> bool:
+    return urgency <= Urgency.BEFORE_DELETE

@@ -10,11 +10,9 @@ A pass:
 
 Plans are carried out (folder `writes`):
     dispatch        one plan at a time for each job, when it is due
-    plan_executor   the writes of one plan, in their order
-    create          the pods
-    networking      the Service, the NetworkPolicy and the Secret
+    plan_executor   the writes of one plan, in their order, the status among them
+    create          the pods, and before them the Service, the NetworkPolicy and the Secret
     master          the target of the Service, and the membership of an Elastic job
-    job_status      the status, without the fields that the API server drops
     status_times    when a status is written
     failed_writes   when a job's writes are tried again
 
@@ -23,8 +21,7 @@ Before pods are evicted (folder `reclaim`):
     admission_checks whether the API server would accept the pods of jobs: the questions in their order
     admission_check the requests of one question
     admission_answers the answers, and which jobs may preempt by them
-    nominator       nodes for foreign pods
-    nominate        the write that keeps a node for a foreign pod
+    nominator       nodes for foreign pods, and the write that keeps a node for one
     eviction_limiter whether pods may be evicted at all, and how many within a minute
     reclaim_reporter log lines and events about waits and evictions
     reclaim_times   how long preemptors wait, for metrics

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -22,29 +23,29 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
+from elastic_operator.plan.facts.job import JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.convert import main_container_name
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
+from elastic_worker.contract import MAIN_CONTAINER
 
 
 def make_controller(
     *,
-    stores: Stores,
+    planner: Planner,
     ledger: Ledger,
     executor: PlanExecutor,
-    logs: FailureLogs,
     settings: Settings,
     metrics: Metrics,
-    clock: ServerClock,
-    poller: MasterPoller,
     is_fresh: Callable[[], bool],
     times: JobTimes,
-    on_decisions: Callable[[PassDecisions | None], None] = lambda _: None,
+    on_decisions: Callable[[PassDecisions], None] = lambda _: None,
 ) -> Controller:
     """A controller with all its parts.
 
@@ -53,6 +54,7 @@ def make_controller(
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
+    session, stores, clock = executor.session, executor.stores, executor.session.clock
     awake, quarantine, failed_writes = asyncio.Event(), Quarantine(metrics.count_error), FailedWrites(ledger.dirty_jobs)
     reader = Reader(
         stores,
@@ -66,7 +68,7 @@ def make_controller(
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
     nominator = Nominator(
-        executor.session,
+        session,
         stores.pods,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
@@ -75,50 +77,54 @@ def make_controller(
         now=clock.time,
         on_change=awake.set,
     )
+    logs = FailureLogs(session, partial(_main_container, stores), ledger.dirty_jobs, awake.set)
+    poller = MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=awake.set, stepped=lambda: clock.stepped)
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
-    planner = Planner(metrics.allocate.time)
 
     def requeue(uid: str) -> None:
         planner.plans.requeue(uid)
         awake.set()
+
+    def feedback(uid: str, generation: int) -> JobFeedback:
+        return replace(
+            failed_writes.feedback(uid, generation),
+            report=poller.report(uid),
+            pods_are_asked=True,
+            last_answer_at=poller.last_answer_at(uid),
+            group=survivors.group(uid),
+        )
 
     def on_pods_created(uid: str) -> None:
         quarantine.note_success(uid)
         admission_checks.answers.note_created(uid)
 
     admission_checks = AdmissionChecks(
-        AdmissionChecker(executor.session, stores, executor.build).run,
+        AdmissionChecker(session, stores, executor.build).run,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         requeue=requeue,
     )
-    view = StoreView(
-        reader,
-        logs.with_logs,
-        failed_writes,
-        report=poller.report,
-        answered=poller.last_answer_at,
-        group=survivors.group,
-        pods_are_asked=True,
-        preemption_bar=admission_checks.preemption_bar,
-        barred=admission_checks.barred,
-        job_read=admission_checks.answers.job_read,
-    )
+    view = StoreView(reader, logs.with_logs, feedback, admission_checks.answers)
     dispatcher = Dispatcher(
         executor=executor,
         shapes=reader.shapes,
         ledger=ledger,
         failed_writes=failed_writes,
         metrics=metrics,
-        pruned_fields=executor.pruned_fields,
         is_fresh=is_fresh,
         on_done=requeue,
         on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
         on_pods_created=on_pods_created,
         on_pod_rejected=admission_checks.answers.note_refused_create,
     )
-    forecasts = Forecasts(view, metrics=metrics, clock=clock, requeue=requeue)
+    forecasts = Forecasts(view, planner, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
-        admission_checks=admission_checks, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
+        planner=planner,
+        admission_checks=admission_checks,
+        nominator=nominator,
+        limiter=limiter,
+        pods=stores.pods,
+        is_fresh=is_fresh,
+        reads=logs.reads,
     )
     reconciler = Reconciler(
         planner=planner,
@@ -142,11 +148,18 @@ def make_controller(
         nominator=nominator,
         admission_checks=admission_checks,
         forecasts=forecasts,
+        logs=logs,
         reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_not_backed_up=lambda: executor.session.writes.until_not_backed_up(),
+        until_not_backed_up=lambda: session.writes.until_not_backed_up(),
+        ignore_in_flight=lambda: session.writes.ignore_in_flight(),
     )
+
+
+def _main_container(stores: Stores, pod_uid: str) -> str:
+    pod = stores.pods.get(pod_uid)
+    return main_container_name(pod) if pod else MAIN_CONTAINER

@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.waiting import wait_with_timeout
+from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -35,6 +35,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.counters import PassReason
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import PassDecisions, Planner
+from elastic_operator.pods.failure_logs import FailureLogs
 
 log = logging.getLogger(__name__)
 
@@ -58,92 +59,79 @@ class WakeUp(NamedTuple):
     reason: PassReason
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Controller:
-    """Decides for all jobs, and has the decisions carried out.
+    """Decides for all jobs, and has the decisions carried out."""
 
-    Args:
-        awake: Set when something has changed.
-        on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
-            decisions must not be read any more.
-        until_not_backed_up: Waits while more deletions and changes are queued than may be in flight (181).
-    """
+    view: StoreView
+    planner: Planner
+    reconciler: Reconciler
+    limiter: EvictionLimiter
+    nominator: Nominator
+    admission_checks: AdmissionChecks
+    forecasts: Forecasts
+    logs: FailureLogs
+    reclaim_reporter: ReclaimReporter
+    metrics: Metrics
+    clock: ServerClock
+    awake: asyncio.Event
+    """Set when something has changed."""
+    on_decisions: Callable[[PassDecisions], None]
+    """Called at the end of each pass with its decisions."""
+    of_jobs: Sequence[PerJobMemory]
+    until_not_backed_up: Callable[[], Awaitable[None]]
+    """Waits while more deletions and changes are queued than may be in flight (181)."""
+    ignore_in_flight: Callable[[], None]
+    """Called after each pass: answers that came meanwhile seem slow (210)."""
 
-    def __init__(
-        self,
-        *,
-        view: StoreView,
-        planner: Planner,
-        reconciler: Reconciler,
-        limiter: EvictionLimiter,
-        nominator: Nominator,
-        admission_checks: AdmissionChecks,
-        forecasts: Forecasts,
-        reclaim_reporter: ReclaimReporter,
-        metrics: Metrics,
-        clock: ServerClock,
-        awake: asyncio.Event,
-        on_decisions: Callable[[PassDecisions | None], None],
-        of_jobs: Sequence[PerJobMemory],
-        until_not_backed_up: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.view, self.planner, self.reconciler = view, planner, reconciler
-        self.nominator, self.admission_checks, self.forecasts = nominator, admission_checks, forecasts
-        self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
-        self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
-        self._stores, self._ledger = view.reader.stores, view.reader.ledger
-        self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
-        self.last_pass = time.monotonic()
-        self.decisions: PassDecisions | None = None
-        """The decisions of the last pass; None before the first one."""
+    def __post_init__(self) -> None:
+        self._stepped, self.last_pass = self.clock.stepped, time.monotonic()
         self._resync_at_monotonic, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
         """The jobs (uids) that existed when deleted jobs were last forgotten."""
 
-    @property
-    def policy_of(self) -> Mapping[str, str]:
-        """The quota policy of each namespace that has one, as of the last pass."""
-        return self.decisions.policies.team_of if self.decisions else {}
-
     def wake(self) -> None:
         """Have a pass made, because something has changed."""
-        self._awake.set()
+        self.awake.set()
 
     async def run(self) -> None:
         """Make passes until cancelled. Plans under way are cancelled, too."""
         forecasting, woken_by = asyncio.create_task(self.forecasts.run()), PassReason.START
         try:
             while True:
-                self._metrics.passes_by_reason.labels(woken_by).inc()
-                self._awake.clear()
+                self.metrics.passes_by_reason.labels(woken_by).inc()
+                self.awake.clear()
                 await self._read_ahead()
                 started = time.monotonic()
                 wake_up = self._guarded_pass()
+                self.ignore_in_flight()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 if wake_up is None:
                     woken_by = PassReason.ERROR
                     await asyncio.sleep(AFTER_ERROR_SECONDS)
                     continue
-                await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
+                await asyncio.sleep(self._batching.delay(took, woken=self.awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
-                        await self._until_not_backed_up()
-                await wait_with_timeout(self._awake, wake_up.due_monotonic - time.monotonic())
-                woken_by = PassReason.EVENT if self._awake.is_set() else wake_up.reason
+                        await self.until_not_backed_up()
+                await wait_with_timeout(self.awake, wake_up.due_monotonic - time.monotonic())
+                woken_by = PassReason.EVENT if self.awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
         finally:
             forecasting.cancel()
             await self.reconciler.stop()
             await self.nominator.stop()
             await self.admission_checks.stop()
-            await asyncio.gather(forecasting, return_exceptions=True)
+            await self.logs.stop()
+            await cancel_and_wait([forecasting])
             self.view.close()
 
     async def _read_ahead(self) -> None:
         """If many objects are new, read them for the next pass, and let the watches and writes run in between."""
         try:
-            now = self._clock.time()
+            now = self.clock.time()
             for _ in self.view.reader.foreign_pods.read_ahead(now):
                 await asyncio.sleep(0)
             for _ in self.planner.read_ahead(self.view.refresh_contexts(now)):
@@ -156,7 +144,7 @@ class Controller:
         try:
             wake_up = self.run_pass()
         except Exception:
-            self._metrics.pass_errors.inc()
+            self.metrics.pass_errors.inc()
             log.exception("pass failed; the next pass reads all stores again")
             self.forget()
             return None
@@ -165,18 +153,18 @@ class Controller:
 
     def run_pass(self) -> WakeUp:
         """Make one pass; returns when and why the next pass is due if no event wakes it."""
-        with self._metrics.passes.time():
-            now, began = self._clock.time(), time.monotonic()
-            if self._clock.stepped != self._stepped:
-                self._stepped = self._clock.stepped
+        with self.metrics.passes.time():
+            now, began = self.clock.time(), time.monotonic()
+            if self.clock.stepped != self._stepped:
+                self._stepped = self.clock.stepped
                 self.forget()  # the step may have made waits too long (29)
             if began >= self._resync_at_monotonic:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.view.refresh(now), self._limiter)
-            self.forecasts.note_decisions(decisions)
+            decisions = self.planner.decide(self.view.refresh(now), self.limiter)
             allocation = decisions.allocation
             if decisions.is_new:
-                self._limiter.note_waiting(allocation)
+                self.forecasts.note_allocation()
+                self.limiter.note_waiting(allocation)
                 self.reconciler.reason_messages.later(allocation)
                 self._report_safely(lambda: self._take_note(decisions, now))
             self._forget_deleted(decisions)
@@ -184,7 +172,7 @@ class Controller:
             self.reconciler.plan_all(decisions, now)
             self.admission_checks.start_next()
             self.reconciler.renew_messages(decisions, now, in_storm=self._batching.in_storm)
-            self._report_safely(lambda: self._on_decisions(decisions))
+            self._report_safely(lambda: self.on_decisions(decisions))
         return self._next_wake_up(decisions, began_monotonic=began, began_epoch=now)
 
     def _next_wake_up(self, decisions: PassDecisions, *, began_monotonic: float, began_epoch: float) -> WakeUp:
@@ -195,9 +183,9 @@ class Controller:
             PassReason.FOREIGN_PODS: began_monotonic + (reader.foreign_pods.again_at_epoch - began_epoch),
             PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic),
             PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic),
-            PassReason.DRY_RUN: self.admission_checks.next_try_monotonic(),
+            PassReason.DRY_RUN: self.admission_checks.answers.next_try_monotonic(),
             PassReason.RESYNC: self._resync_at_monotonic,
-            PassReason.LEDGER: now_monotonic + self._ledger.seconds_until_expiry(),
+            PassReason.LEDGER: now_monotonic + reader.ledger.seconds_until_expiry(),
             PassReason.LONGEST_WAIT: now_monotonic + LONGEST_WAIT_SECONDS,
         }
         reason = min(due, key=due.__getitem__)
@@ -208,21 +196,21 @@ class Controller:
         try:
             report()
         except Exception:
-            self._metrics.pass_errors.inc()
+            self.metrics.pass_errors.inc()
             log.exception("cannot report the decisions of this pass; they are carried out")
 
     def _take_note(self, decisions: PassDecisions, now: float) -> None:
         """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
-            self._metrics.pass_errors.inc()
+            self.metrics.pass_errors.inc()
             text = "the look-ahead or the DryRun allocation failed; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self._reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
+            self.reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
         if decisions.report_only is not None:
-            self._reclaim_reporter.would_reclaim(decisions.report_only)
-        self._reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
+            self.reclaim_reporter.would_reclaim(decisions.report_only)
+        self.reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
 
     def _forget_deleted(self, decisions: PassDecisions) -> None:
         """Have all memories forget deleted jobs, if a job was deleted or everything is decided again."""
@@ -236,15 +224,17 @@ class Controller:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
         self.nominator.plan(allocation.nominations)
-        first_backoffs = foreign_pods.note_served(_served(allocation), allocation.tried_gangs, now)
-        self._report_safely(lambda: self._reclaim_reporter.no_room(first_backoffs))
+        waiting_for_limits = {entry.demand.uid for entry, _ in allocation.held_up}
+        served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
+        first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
+        self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
         self.nominator.withdraw(foreign_pods.expired)
         self.nominator.renew(foreign_pods.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: the allocation at once, and the plans some jobs at a time."""
-        if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
-            self._to_resync = [body.metadata.uid for body in self._stores.jobs]
+        if not self._to_resync and self.planner.decided is not None:  # else nothing is remembered
+            self._to_resync = [body.metadata.uid for body in self.view.reader.stores.jobs]
             self.planner.forget_allocation()
             self._present = None
         most = reconciler.MAX_PLANS
@@ -257,11 +247,3 @@ class Controller:
         """Forget all that was read and decided. The next pass reads and decides everything again."""
         self.view.forget()
         self.planner.forget()
-        self.forecasts.forget()
-        self._on_decisions(None)
-
-
-def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have places, or wait for the limits on evictions."""
-    waiting = (entry.demand.uid for entry, _ in allocation.held_up)
-    return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reason_messages import ReasonMessages
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
@@ -22,7 +22,7 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
@@ -41,32 +41,25 @@ MAX_PLANS = 500
 """The most plans that one pass makes. The next pass follows at once, and makes more."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Reconciler:
-    """Makes each job's plan, and has it carried out.
+    """Makes each job's plan, and has it carried out."""
 
-    Args:
-        wake: Called when another pass is needed.
-        on_plan: Called with each new plan.
-        with_forecast: Adds to the status of a plan the job's place in line, or the answer to the job's question.
-    """
+    planner: Planner
+    view: StoreView
+    dispatcher: Dispatcher
+    eviction_gate: EvictionGate
+    poller: MasterPoller
+    survivors: SurvivorLogs
+    wake: Callable[[], None]
+    """Called when another pass is needed."""
+    on_plan: Callable[[LastPlan], None]
+    """Called with each new plan."""
+    with_forecast: Callable[[Observation, JobStatus], JobStatus]
+    """Adds to the status of a plan the job's place in line, or the answer to the job's question."""
 
-    def __init__(
-        self,
-        *,
-        planner: Planner,
-        view: StoreView,
-        dispatcher: Dispatcher,
-        eviction_gate: EvictionGate,
-        poller: MasterPoller,
-        survivors: SurvivorLogs,
-        wake: Callable[[], None],
-        on_plan: Callable[[LastPlan], None],
-        with_forecast: Callable[[Observation, JobStatus], JobStatus],
-    ) -> None:
-        self._planner, self._view, self.dispatcher, self.eviction_gate = planner, view, dispatcher, eviction_gate
-        self._stores, self._quarantine = view.reader.stores, view.reader.quarantine
-        self._poller, self._survivors = poller, survivors
-        self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
+    def __post_init__(self) -> None:
+        self._stores, self._quarantine = self.view.reader.stores, self.view.reader.quarantine
         self._behind: list[str] = []
         """Jobs without a plan because the last pass had no time for it. The next pass plans for them first."""
         self.reason_messages = ReasonMessages()
@@ -74,14 +67,14 @@ class Reconciler:
     async def stop(self) -> None:
         """Cancel the plans under way, and the other work for jobs."""
         await self.dispatcher.stop()
-        await self._poller.stop()
-        await self._survivors.stop()
+        await self.poller.stop()
+        await self.survivors.stop()
 
     def next_due_monotonic(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
         return min(
             self.catch_up_at_monotonic(now),
-            self._planner.plans.next_due_monotonic(),
+            self.planner.plans.next_due_monotonic(),
             self.reason_messages.next_due_monotonic(),
         )
 
@@ -106,7 +99,7 @@ class Reconciler:
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self._planner.quarantine(self._view, uid, error, at_grant=True)
+        return self.planner.quarantine(self.view, uid, error, at_grant=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -119,10 +112,9 @@ class Reconciler:
         be begun for its job. The operator decides on the job again when the plan has ended.
         """
         all_obs = decisions.obs
-        self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.is_fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
-        others = self._planner.may_need_plans(decisions, time.monotonic())
-        later, allocation = self.dispatcher.backing_off(), decisions.allocation
+        others = self.planner.may_need_plans(decisions, time.monotonic())
+        later, allocation = self.dispatcher.failed_writes.backing_off(time.monotonic()), decisions.allocation
         idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
         in_order = sorted(idle, key=lambda uid: (uid in later, not _acts(uid, allocation)))
         uids, made = iter(in_order), 0
@@ -134,7 +126,7 @@ class Reconciler:
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""
         try:
-            if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
+            if self.planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
             if not obs.job.quarantine:
                 self._plan(obs, allocation, now)
@@ -156,7 +148,7 @@ class Reconciler:
             assignment = allocation.find_assignment(job.uid)
             deferred = self.eviction_gate.deferred_release(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
-            plan = self._planner.plan_in_quarantine(job, release, now)
+            plan = self.planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
             fault = self._quarantine.fault(job.uid, job.generation)
             status_failed = fault is not None and fault.status_failed
@@ -165,8 +157,7 @@ class Reconciler:
             ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
-                steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if plan.deletes else _no_steps
-                wait = min(self.dispatcher.start(body, job, plan, steps_before=steps_before), wait if waits else inf)
+                wait = min(self._begin(body, job, plan, evicts=bool(plan.deletes)), wait if waits else inf)
             status = plan.status
         except Exception:
             log.exception("planning the status of a quarantined job failed, too job=%s", job.key)
@@ -180,19 +171,22 @@ class Reconciler:
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = deferred.grant(grant, obs)
-        plan = self._planner.plan(obs, grant, now)
+        plan = self.planner.plan(obs, grant, now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route))
-        plan = replace(plan, status=self._with_forecast(obs, plan.status))
+        plan = replace(plan, status=self.with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        has_steps = grant is not None and not grant.waits
-        steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if has_steps else _no_steps
-        wait = self.dispatcher.start(body, job, plan, steps_before=steps_before)
+        wait = self._begin(body, job, plan, evicts=grant is not None and not grant.waits)
         wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
         again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
-        self._poller.follow(job.uid, target_of(obs, plan, now))
-        self._survivors.follow(job.uid, job.namespace, obs.survivors)
+        self.poller.follow(job.uid, target_of(obs, plan, now))
+        self.survivors.follow(job.uid, job.namespace, obs.survivors)
+
+    def _begin(self, body: objects.CustomObject, job: Job, plan: Plan, *, evicts: bool) -> float:
+        """Begin the plan, if it `evicts` pods after the steps before that; returns as `Dispatcher.start`."""
+        gate = self.eviction_gate
+        return self.dispatcher.start(body, job, plan, lambda: gate.steps_before(job.uid, plan) if evicts else None)
 
     def _due_after(self, seconds: float, job: Job) -> float:
         """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
@@ -200,10 +194,10 @@ class Reconciler:
 
     def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
-        self._planner.plans.note(planned)
+        self.planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
-            self._on_plan(planned)
+            self.on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass
             log.exception("cannot compute the metrics of a job job=%s", planned.obs.job.key)
 
@@ -216,26 +210,19 @@ class Reconciler:
         """
         allocation = decisions.allocation
         for uid in self.reason_messages.take(in_storm=in_storm):
-            previous = self._planner.plans.last_plan(uid)
+            previous = self.planner.plans.last_plan(uid)
             # An unchanged observation is the identical object (23).
             if previous is None or previous.obs is not decisions.obs.get(uid) or previous.obs.job.quarantine:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
-                self._renew_message(previous.obs, allocation, now)
+                condition = previous.obs.job.status.condition(ConditionType.FULL_SIZE)
+                if condition is None or (condition.reason, condition.message) != allocation[uid].size_reason:
+                    self._plan(previous.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
-                self._wake()
-
-    def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        condition, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
-        if condition is None or (condition.reason, condition.message) != grant.size_reason:
-            self._plan(obs, allocation, now)
-
-
-def _no_steps() -> None:
-    """For plans that need no step before their first write."""
+                self.wake()
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

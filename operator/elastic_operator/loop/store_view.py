@@ -8,12 +8,11 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers, BarredJob
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod, TorchrunGroup
+from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
@@ -23,7 +22,6 @@ from elastic_operator.read.reader import Reader
 
 log = logging.getLogger(__name__)
 
-BarredJob = tuple[str, PreemptionBar]
 FEW_JOBS = 16
 """Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
 
@@ -44,31 +42,19 @@ class StoreView:
     Args:
         with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
             failed pod is shown as running.
-        pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
-        report, answered: By a job's uid, its master's report, and when the master last answered.
-        group: By a job's uid, the group that its pods' logs show.
-        preemption_bar: Why the job may not preempt, by the API server's answers; None if it may.
-        barred: The jobs (uids) and the namespaces that may not preempt, each job with its bar.
-        job_read: Called with each job that is read and is not quarantined.
+        feedback: By a job's uid and generation, its news beside its object and its pods.
+        answers: The API server's answers, by which some jobs may not preempt.
     """
 
     def __init__(
         self,
         reader: Reader,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
-        failed_writes: FailedWrites,
-        *,
-        report: Callable[[str], GroupReport | None] = lambda _: None,
-        answered: Callable[[str], float | None] = lambda _: None,
-        group: Callable[[str], TorchrunGroup | None] = lambda _: None,
-        pods_are_asked: bool = False,
-        preemption_bar: Callable[[Job], PreemptionBar | None] = lambda _: None,
-        barred: Callable[[], tuple[AbstractSet[BarredJob], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
-        job_read: Callable[[Job], object] = lambda _: None,
+        feedback: Callable[[str, int], JobFeedback],
+        answers: AdmissionAnswers | None = None,
     ) -> None:
-        self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
-        self._report, self._answered, self._group, self._preemption_bar = report, answered, group, preemption_bar
-        self._pods_are_asked, self._barred, self._job_read = pods_are_asked, barred, job_read
+        self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
+        self._answers = answers or AdmissionAnswers()
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
@@ -78,8 +64,6 @@ class StoreView:
         """The jobs (uids) that are served."""
         self._dirty_jobs = self._ledger.dirty_jobs
         self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
-        self._dirty: Collection[str] | None = None
-        """The jobs that were dirty at the last refresh."""
         self._held: set[str] = set()
         """The jobs (uids) whose size is held. They are read again after each external change (143)."""
         self._external_change_seen: LastSeen[float] = LastSeen()
@@ -102,7 +86,6 @@ class StoreView:
         self.reader.first_seen.begin_pass()
         self.refresh_contexts(now)
         self._ledger.expire()
-        self._dirty = self._take_dirty()
         return self
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
@@ -110,11 +93,8 @@ class StoreView:
         self._held &= present
 
     def dirty(self) -> Collection[str] | None:
-        return self._dirty
-
-    def _take_dirty(self) -> Collection[str] | None:
         previous = self._last_bars.value or _PreemptionBars()
-        now = _PreemptionBars(*self._barred(), self._quarantine.jobs_barred_from_preemption())
+        now = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
         if self._last_bars.changed(now):
             self._mark_bar_changes(previous, now)
         if self._external_change_seen.changed(self.reader.external_changes.since):
@@ -167,7 +147,7 @@ class StoreView:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.quarantine:
-            self._job_read(job)
+            self._answers.job_read(job)
         return job
 
     def _read(self, uid: str) -> Job:
@@ -178,19 +158,10 @@ class StoreView:
         if fault is not None or meta.deletion_timestamp is not None:
             inputs = self.reader.jobs.inputs_without_spec(body, self._ledger.own_pods(uid), fault)
             return self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.failed_write(uid)
+        own, specs = self._ledger.own_pods(uid), self.reader.specs
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
-        feedback = JobFeedback(
-            write_error=failed.message,
-            pods_rejected=failed.pods_rejected,
-            pods_rejected_until_edit=failed.rejection(meta.generation),
-            report=self._report(uid),
-            pods_are_asked=self._pods_are_asked,
-            last_answer_at=self._answered(uid),
-            group=self._group(uid),
-        )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        inputs = self.reader.jobs.inputs(body, pods, feedback)
+        inputs = self.reader.jobs.inputs(body, pods, self._feedback(uid, meta.generation))
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
         (self._held.discard if job.status.held_until is None else self._held.add)(uid)
         return job
@@ -228,7 +199,7 @@ class StoreView:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        return self._preemption_bar(job)
+        return self._answers.preemption_bar(job)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         return self._quarantine.may_preempt(job.uid, job.generation)
@@ -247,14 +218,9 @@ class StoreView:
             log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
             return False
         meta = body.metadata
+        name = f"{meta.namespace}/{meta.name}"
         self._quarantine.quarantine(
-            "job",
-            uid,
-            f"{meta.namespace}/{meta.name}",
-            error,
-            version=meta.generation,
-            in_allocation=in_allocation,
-            at_grant=at_grant,
+            "job", uid, name, error, version=meta.generation, in_allocation=in_allocation, at_grant=at_grant
         )
         return True
 

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.registry import Collector
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from elastic_operator.metrics.counters import Counters
 from elastic_operator.metrics.jobs import job_families
 from elastic_operator.metrics.others import policy_families, watch_families
-from elastic_operator.metrics.stats import NOTHING, OperatorStats
+from elastic_operator.metrics.stats import OperatorStats
 
 
 class Metrics(Counters):
@@ -28,7 +28,7 @@ class Metrics(Counters):
         super().__init__(self.registry)
         ProcessCollector(registry=self.registry)
 
-    def text(self, stats: OperatorStats = NOTHING) -> bytes:
+    def text(self, stats: OperatorStats) -> bytes:
         """Everything in the exposition format. Any thread may call it."""
         shown = CollectorRegistry()
         shown.register(_Shown(stats))
@@ -36,20 +36,15 @@ class Metrics(Counters):
 
 
 class _Shown(Collector):
-    """The stats, for prometheus_client."""
+    """The stats, for prometheus_client. Only the process that leads has those of jobs and policies, so that they count
+    once (75).
+    """
 
     def __init__(self, stats: OperatorStats) -> None:
         self._stats = stats
 
     def collect(self) -> Iterable[Metric]:
-        return families(self._stats)
-
-
-def families(stats: OperatorStats) -> Iterator[Metric]:
-    """The families of the stats; of jobs and policies only in the process that leads, so that they count
-    once (75).
-    """
-    yield from watch_families(stats.watches, stats.kopf_restarts)
-    if stats.leads:
-        yield from job_families(stats.jobs)
-        yield from policy_families(stats.policies)
+        yield from watch_families(self._stats.watches, self._stats.kopf_restarts)
+        if self._stats.leads:
+            yield from job_families(self._stats.jobs)
+            yield from policy_families(self._stats.policies)

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from elastic_operator.metrics.changes import RESIZES, JobChanges
-from elastic_operator.metrics.prefix import PREFIX
+from elastic_operator.metrics.stats import PREFIX
 from elastic_worker import contract
 
 PASS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)

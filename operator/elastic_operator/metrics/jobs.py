@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from elastic_api.status import Condition, ConditionType
-from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.metrics.stats import JobStats
+from elastic_api.status import ConditionType
+from elastic_operator.metrics.stats import PREFIX, JobStats
 from elastic_operator.metrics.times import KINDS
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.master_report import report_of
@@ -26,31 +25,27 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
     yield _info(jobs)
     yield _status(jobs)
     yield _pods(jobs)
-    yield from (_per_job(jobs, name, about, of) for name, about, of in GAUGES)
-    yield from (_per_job(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in COUNTERS)
+    for kind, name, about, of in EACH_JOB:
+        family = kind(f"{PREFIX}{name}", about, labels=JOB)
+        for job in jobs:
+            if (value := of(job)) is not None:
+                family.add_metric(_name(job), value)
+        yield family
     yield from _training(jobs)
     yield _time(jobs)
-    yield _kept_nodes(jobs)
-    yield _uncounted(jobs)
-    yield _flapping(jobs)
+    yield from _totals(jobs)
 
 
-def _kept_nodes(jobs: list[JobStats]) -> Metric:
+def _totals(jobs: list[JobStats]) -> Iterator[Metric]:
     about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
-    return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
-
-
-def _uncounted(jobs: list[JobStats]) -> Metric:
+    yield GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
     about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
     value = sum(ConditionType.DEVICES_NOT_COUNTED in job.obs.job.context.warnings for job in jobs)
-    return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
-
-
-def _flapping(jobs: list[JobStats]) -> Metric:
+    yield GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
     about = "Jobs that the operator holds at their size, because it changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
-    return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
+    yield GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 
 
 def _by_status(jobs: list[JobStats]) -> Metric:
@@ -101,48 +96,35 @@ def _counts(job: JobStats) -> Iterator[tuple[str, int]]:
     yield "ready", job.status.ready_replicas
 
 
-GAUGES: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
+EACH_JOB: tuple[
+    tuple[type[GaugeMetricFamily] | type[CounterMetricFamily], str, str, Callable[[JobStats], float | None]], ...
+] = (
     (
+        GaugeMetricFamily,
         "job_world_size",
         "Training processes of a job that has not ended.",
         lambda job: job.status.world_size if not job.status.finished else None,
     ),
     (
+        GaugeMetricFamily,
         "job_gpus",
         "GPUs that the pods of a job that has not ended hold.",
         lambda job: job.status.gpus if not job.status.finished else None,
     ),
-    ("job_created_timestamp_seconds", "When the job was created.", lambda job: job.obs.job.created),
-)
-COUNTERS: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
+    (GaugeMetricFamily, "job_created_timestamp_seconds", "When the job was created.", lambda job: job.obs.job.created),
     (
+        CounterMetricFamily,
         "job_restarts",
         "Unplanned changes of a job: failures and lost pods. From its status, so it outlives the operator.",
         lambda job: job.obs.job.status.restarts,
     ),
     (
+        CounterMetricFamily,
         "job_resizes",
         "Planned changes of a job's size. From its status, so it outlives the operator.",
         lambda job: job.obs.job.status.resizes,
     ),
 )
-
-
-def _per_job(
-    jobs: list[JobStats],
-    name: str,
-    about: str,
-    of: Callable[[JobStats], float | None],
-    *,
-    kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
-) -> Metric:
-    """One sample for each job with a known value."""
-    family = kind(f"{PREFIX}{name}", about, labels=JOB)
-    for job in jobs:
-        value = of(job)
-        if value is not None:
-            family.add_metric(_name(job), value)
-    return family
 
 
 TRAINING = (
@@ -208,5 +190,5 @@ def _name(job: JobStats) -> tuple[str, str]:
 
 
 def _reason(job: JobStats, kind: ConditionType) -> str:
-    condition: Condition | None = job.status.condition(kind)
+    condition = job.status.condition(kind)
     return condition.reason if condition else ""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.metrics.stats import PolicyStats, WatchStats
+from elastic_operator.metrics.stats import PREFIX, PolicyStats, WatchStats
 
 
 def policy_families(policies: Iterable[PolicyStats]) -> Iterator[Metric]:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from elastic_api.status import JobStatus
 from elastic_operator.plan.job.observation import Observation
 
+PREFIX = "elastic_pytorch_"
+"""The beginning of every metric's name."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobStats:
@@ -54,6 +57,3 @@ class OperatorStats:
     policies: tuple[PolicyStats, ...] = ()
     watches: Mapping[str, WatchStats] = field(default_factory=dict)
     kopf_restarts: int = 0
-
-
-NOTHING = OperatorStats()

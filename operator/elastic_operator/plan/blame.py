@@ -15,9 +15,7 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 T = TypeVar("T")
 
 MAX_BLAME_CALLS = 256
-"""The most calls of the work in one search. They suffice for some twenty culprits among a thousand objects, and take a
-few seconds at most.
-"""
+"""The most calls of the work in one search. They suffice for twenty culprits among a thousand objects, in seconds."""
 
 
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:

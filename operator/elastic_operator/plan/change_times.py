@@ -22,48 +22,33 @@ class ChangeTimes:
         """The policies and the settings."""
 
     def next(self, inputs: AllocationInputs) -> float:
-        """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
-        none.
-        """
+        """When (epoch seconds) time alone may change the allocation of this input next; infinity for never."""
         if self._last_seen.changed((inputs.teams, inputs.team_of, inputs.settings)):
             self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(changed)
         if len(self._demands) > len(inputs.jobs):
-            self._forget_all_but({job.uid for job in inputs.jobs})
+            for uid in self._demands.keys() - {job.uid for job in inputs.jobs}:
+                del self._demands[uid]
+                self._times.drop(uid)
         teams = inputs.find_teams()
         for uid in {*changed, *self._times.due(inputs.now)}:
             job = self._demands[uid]
-            self._times.set(uid, _next_change(job, teams.team_of(job.namespace), inputs))
+            times = _change_times(job, teams.team_of(job.namespace), inputs)
+            self._times.set(uid, min((time for time in times if time > inputs.now), default=inf))
         return self._times.next()
 
-    def _forget_all_but(self, present: set[str]) -> None:
-        for uid in self._demands.keys() - present:
-            del self._demands[uid]
-            self._times.drop(uid)
 
-
-def next_change(inputs: AllocationInputs) -> float:
-    """The next time (epoch seconds) at which the job may change the allocation, without any other change; infinity if
-    there is none.
-    """
-    return ChangeTimes().next(inputs)
-
-
-def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
-    times = _change_times(job, team, inputs.now, inputs.settings.starvation_seconds)
-    return min((time for time in times if time > inputs.now), default=inf)
-
-
-def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: float) -> Iterator[float]:
+def _change_times(job: JobDemand, team: Team, inputs: AllocationInputs) -> Iterator[float]:
+    """Times (epoch seconds) at which the job alone may change the allocation, some of them in the past."""
     if job.failed is not None:
         yield job.failed.until
-    yield job.next_growth(now)
+    yield job.next_growth(inputs.now)
     yield job.may_preempt_at
     if job.node_request is not None:
         yield job.node_request.begins_at
     if job.lacks_minimum:
-        yield job.starves_from(starvation_seconds)
+        yield job.starves_from(inputs.settings.starvation_seconds)
     yield from ends_of_protection(job, team)
 
 

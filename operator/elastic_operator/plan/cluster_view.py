@@ -37,15 +37,13 @@ class ClusterView(Protocol):
         """The uids of all jobs; the same object while no job is created or deleted."""
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last moment; None: any job may have changed."""
+        """The jobs (uids) that may have changed since the last call; None: any job may have changed."""
 
     def job(self, uid: str) -> Job:
         """The facts of that job."""
 
     def unread(self) -> Iterator[str]:
-        """The jobs (uids) whose present state is not read yet, if there are many. Jobs that are deleted meanwhile are
-        left out.
-        """
+        """The jobs (uids) that are not read yet, if there are many; without those that are deleted meanwhile."""
 
     def shape(self, job: Job) -> JobShape:
         """The requirements that the job's pods have of a node."""
@@ -57,9 +55,7 @@ class ClusterView(Protocol):
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        """Why no pods may be preempted for the job, by the API server's answers about the job's own pods; None if they
-        may (139).
-        """
+        """Why no pods may be preempted for the job, by dry runs of the job's own pods; None if they may (139)."""
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
@@ -82,14 +78,10 @@ class ClusterView(Protocol):
         """
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
-        """Report that a quarantined job has no demand because of this error, so that its pods count as used by
-        others.
-        """
+        """Report why a quarantined job has no demand, so that its pods count as used by others."""
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Leave out a foreign pod that has caused an error in the allocation: no place is planned for the pod until it
-        is tried again.
-        """
+        """Leave out a foreign pod that has caused an error in the allocation, until it is tried again."""
 
 
 class Reclaim(Protocol):

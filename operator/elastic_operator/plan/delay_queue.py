@@ -6,9 +6,7 @@ from heapq import heappop, heappush
 from math import inf
 
 MIN_QUEUE = 64
-"""`DelayQueue` removes void times from its queue once the queue is longer than this and than twice the number of valid
-times.
-"""
+"""A longer queue is made anew when more than half of its times are void."""
 
 
 class DelayQueue:

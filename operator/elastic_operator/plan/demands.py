@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.plan.cluster_view import ClusterView
 from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
-from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
 from elastic_operator.plan.job.remaining_pods import demand_of_pods, frozen_demand, unwanted_pods
-from elastic_operator.plan.job_memory import JobMemory
+from elastic_operator.plan.observed_jobs import JobMemory
 
 
 def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
@@ -25,8 +24,8 @@ def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None
     job = obs.job
     if not obs.wants_pods:
         pods = unwanted_pods(obs)
-        flavor = _flavor_held(view, pods)
-        memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
+        flavor = view.flavor_in_use(pods)
+        memory.demanded.get((obs, flavor), demand_of_pods, job, pods, flavor)
         memory.good = None
         return
     bar = view.preemption_bar(job)
@@ -45,19 +44,10 @@ def demand_while_quarantined(view: ClusterView, memory: JobMemory, job: Job) -> 
     try:
         if memory.good is not None:
             return demand_in_quarantine(memory.good, job.pods)
-        return _demand_of_held(job, job.active_pods, _flavor_held(view, job.active_pods))
+        return demand_of_pods(job, job.active_pods, view.flavor_in_use(job.active_pods))
     except Exception as error:  # noqa: BLE001 - the view reports the error
         view.note_unknown_demand(job, error)
         return None
-
-
-def _flavor_held(view: ClusterView, pods: Sequence[OwnPod]) -> str | None:
-    return view.flavor_in_use(pods) if pods else None
-
-
-def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:
-    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None if they hold none."""
-    return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 
 def _demand_with(

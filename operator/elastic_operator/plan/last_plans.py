@@ -73,9 +73,7 @@ class LastPlans:
                 self._outdated.pop(uid, None)
 
     def outdated_by(self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
-        """The jobs (uids) that need another plan after a new allocation. Jobs at which the allocation raises an error
-        are among them.
-        """
+        """The jobs (uids) that need another plan after a new allocation, or at which the allocation raises an error."""
         for uid, obs in all_obs.items():
             try:
                 if self.is_up_to_date(obs, allocation, at):

@@ -18,7 +18,7 @@ changes again and again, the job is held (`flapping.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -53,10 +53,7 @@ class _DoubtedStep(NamedTuple):
 
 
 class LookaheadAllocator:
-    """Allocates in each pass, like `Allocator`, and withholds jobs for which the decision would not last.
-
-    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
-    """
+    """Allocates in each pass, like `Allocator`, and withholds jobs for which the decision would not last."""
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
@@ -117,13 +114,11 @@ def would_not_last(inputs: AllocationInputs, first: Allocation, second: Allocati
         if _masters(job, assignment) > 1:
             found[job.uid] = TWO_MASTERS
         elif assignment.create and after.release and all(slot.node for slot in assignment.create):
-            found[job.uid] = (
-                f"The job would get {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
-            )
+            got, lost = pods(assignment.replicas), len(after.release)
+            found[job.uid] = f"The job would get {got}, and lose {lost} of them at once."
         elif assignment.release and not assignment.create and after.create and not second.has_victims(job.uid):
-            name = f"{job.namespace}/{job.name}"
-            lost = pods(len(assignment.release))
-            text = f"{name} would lose {lost} for this job, and get {len(after.create)} back at once."
+            name, given = f"{job.namespace}/{job.name}", pods(len(assignment.release))
+            text = f"{name} would lose {given} for this job, and get {len(after.create)} back at once."
             found |= dict.fromkeys(first.job_preemptors(job.uid), text)
     return found
 
@@ -159,10 +154,8 @@ def carried_out(inputs: AllocationInputs, allocation: Allocation) -> AllocationI
     nodes = tuple(_node_after(node, came.get(node.name, []), inputs.settings.gpu_resources) for node in inputs.nodes)
     here = {node.name for node in inputs.nodes}
     waiting = (one for one in inputs.foreign_pods if (places.get(one.uid) or one.nominated) not in here)
-    limits = replace(
-        inputs.eviction_limits,
-        evicted_last_minute={**inputs.eviction_limits.evicted_last_minute, **allocation.evicted_for},
-    )
+    evicted = {**inputs.eviction_limits.evicted_last_minute, **allocation.evicted_for}
+    limits = replace(inputs.eviction_limits, evicted_last_minute=evicted)
     return replace(inputs, jobs=jobs, nodes=nodes, foreign_pods=tuple(waiting), eviction_limits=limits)
 
 
@@ -180,15 +173,11 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         undelayed_size=assignment.replicas,
         is_admitted=assignment.replicas > 0,
     )
-    after = with_members(before_creates, tuple(_made(job, assignment)))
+    made = [Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role)) for slot in assignment.create]
+    after = with_members(before_creates, made)
     running_since = (job.running_since if job.members else now) if after.members else None
     waiting_since = (job.waiting_since or now) if after.lacks_minimum else None
     return replace(after, running_since=running_since, waiting_since=waiting_since)
-
-
-def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
-    for slot in assignment.create:
-        yield Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:

@@ -1,5 +1,6 @@
-"""All jobs of one pass. They are made from the jobs of the pass before, and only jobs that were observed again are
-examined (23).
+"""The planner's memory of each job from pass to pass, beside the job's plan, and all jobs of one pass.
+
+The jobs of a pass are made from the jobs of the pass before, and only jobs that were observed again are examined (23).
 """
 
 from __future__ import annotations
@@ -7,12 +8,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from elastic_operator.memory import SingleCache
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job_memory import JobMemory
 
-PodsToDelete = tuple[tuple[str, OwnPod], ...]
+
+@dataclass(slots=True)
+class JobMemory:
+    """The planner's memory of one job.
+
+    `good` is the job's demand when it was last observed without an error, `quarantined` the demand that counts while
+    the job is quarantined.
+    """
+
+    obs: Observation | None = None
+    demanded: SingleCache[tuple[object, ...], JobDemand | None] = field(default_factory=SingleCache)
+    """The job's demand while it is not quarantined, remembered by its inputs."""
+    good: JobDemand | None = None
+    quarantined: JobDemand | None = None
+
+    @property
+    def demand(self) -> JobDemand | None:
+        """The demand that counts: `quarantined` while the job is quarantined; None if the job may have no pods."""
+        if self.obs is not None and self.obs.job.quarantine:
+            return self.quarantined
+        return self.demanded.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +50,7 @@ class ObservedJobs:
     demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
     demands: tuple[JobDemand, ...] = ()
     members: frozenset[str] = frozenset()
-    to_delete: PodsToDelete = ()
+    to_delete: tuple[tuple[str, OwnPod], ...] = ()
 
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]

@@ -23,20 +23,17 @@ from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.decisions import Grant, Plan
-from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
-from elastic_operator.plan.observed_jobs import ObservedJobs
+from elastic_operator.plan.observed_jobs import JobMemory, ObservedJobs
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -72,14 +69,10 @@ class Planner:
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
         self._observe_at = DelayQueue()
-        """When (epoch seconds) a job is observed even if the view reports no change: when time alone may change its
-        observation, or in the next pass.
-        """
+        """When (epoch seconds) a job is observed even without a change in the view; -inf: in the next pass."""
         self.plans = LastPlans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
-        self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
-        self._change_times = ChangeTimes()
-        self._decided: PassDecisions | None = None
+        self.forget_allocation()
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -103,7 +96,10 @@ class Planner:
         """Forget the allocation's state: the next allocation begins from nothing."""
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
-        self._decided = None
+        self.decided: PassDecisions | None = None
+        """The decisions of the last pass, for its later readers; None before the first pass, and after `forget` or
+        `forget_allocation`. The controller calls `forget` after a failed pass, which may have changed parts of them.
+        """
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -182,9 +178,7 @@ class Planner:
     def quarantine(
         self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
-        """Quarantine a job that has caused an error. Returns the observation of the quarantined job; None if the job is
-        deleted.
-        """
+        """Quarantine a job that has caused an error, and observe it; None if the job is deleted."""
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.job(uid))
@@ -193,10 +187,21 @@ class Planner:
 
     def _take_inputs(self, view: ClusterView) -> AllocationInputs:
         """The input to allocate from; the same object while nothing but time differs."""
-        jobs = self._observed_jobs
+        jobs, policies, settings = self._observed_jobs, view.policies, view.settings
         nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
-        made_of = view.policies, jobs.demands, nodes, foreign_pods
-        return self._inputs.get(made_of, _inputs_of, view, *made_of)
+
+        def make() -> AllocationInputs:
+            return AllocationInputs(
+                now=view.now,
+                nodes=nodes,
+                jobs=jobs.demands,
+                settings=settings,
+                teams=(*policies.teams, *settings.default_parents),
+                team_of=policies.team_of,
+                foreign_pods=foreign_pods,
+            )
+
+        return self._inputs.get((policies, jobs.demands, nodes, foreign_pods), make)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
@@ -237,12 +242,12 @@ class Planner:
         self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
     ) -> PassDecisions:
         """The decisions. If a new allocation would be equal to the last one, the last one is kept."""
-        last, stopped, now = self._decided, reclaim.stopped, view.now
+        last, stopped, now = self.decided, reclaim.stopped, view.now
         # Unchanged inputs are the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
         if last is not None and same and now < last.until_epoch:
-            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
-            return self._decided
+            self.decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
+            return self.decided
         to_allocate = _to_allocate(inputs, now, reclaim)
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
@@ -255,8 +260,8 @@ class Planner:
             now + reclaim.seconds_until_capacity(allocation),
             self._allocator.again_at_epoch,
         )
-        self._decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
-        return self._decided
+        self.decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
+        return self.decided
 
     def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
         """The allocation with the look ahead. If only the look ahead fails, the allocation without it."""
@@ -292,24 +297,6 @@ class Planner:
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
         """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
         return plan_in_quarantine(job, release, now)
-
-
-def _inputs_of(
-    view: ClusterView,
-    policies: ResolvedPolicies,
-    demands: tuple[JobDemand, ...],
-    nodes: tuple[Node, ...],
-    foreign_pod: tuple[ForeignPod, ...],
-) -> AllocationInputs:
-    return AllocationInputs(
-        now=view.now,
-        nodes=nodes,
-        jobs=demands,
-        settings=view.settings,
-        teams=(*policies.teams, *view.settings.default_parents),
-        team_of=policies.team_of,
-        foreign_pods=foreign_pod,
-    )
 
 
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:

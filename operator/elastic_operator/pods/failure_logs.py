@@ -13,18 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster.api_requests import read_log_tail
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.fair_semaphore import FairSemaphore
-from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
@@ -48,30 +48,25 @@ class LogContent:
     lines: tuple[str, ...] = ()
 
 
+@dataclass(eq=False, repr=False)
 class FailureLogs:
-    """Reads the log of each failed pod once.
+    """Reads the log of each failed pod once."""
 
-    Args:
-        container_of: The name of the main container of a pod (uid).
-        dirty_jobs: A job is marked there when a log of its pods was read.
-        changed: Called when a log was read.
-    """
+    session: Session
+    container_of: Callable[[str], str]
+    """The name of the main container of a pod (uid)."""
+    dirty_jobs: DirtyJobs
+    """A job is marked there when a log of its pods was read."""
+    changed: Callable[[], None]
+    """Called when a log was read."""
 
-    def __init__(
-        self,
-        session: Session,
-        container_of: Callable[[str], str],
-        dirty_jobs: DirtyJobs,
-        changed: Callable[[], None],
-    ) -> None:
-        self.session, self.container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
+    def __post_init__(self) -> None:
         self._contents: dict[str, LogContent] = {}
         """By pod (uid), the least recently used first."""
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """The pods whose logs are being read or are next, by job."""
-        self.turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
-        """The turns for all readers of logs."""
+        self._turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The job's pods as the planner may see them: failed, with the content of their logs, or not failed yet."""
@@ -93,10 +88,7 @@ class FailureLogs:
 
     async def stop(self) -> None:
         """Read no logs any more."""
-        tasks = [task for reading in self._reading.values() for task in reading.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(task for reading in self._reading.values() for task in reading.values())
 
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
@@ -115,13 +107,13 @@ class FailureLogs:
         content = self._contents.get(pod.uid)
         if content is not None:
             failure = content.failure
+            code = pod.main.exit_code if failure.exit_code is None else failure.exit_code
             main = replace(
                 pod.main,
                 message=_in_words(failure) or pod.main.message,
                 is_consequence=failure.secondary,
                 script_exit_code=failure.exit_code,
-                last_output=pod.main.last_output
-                or LastOutput(pod.name, _first(failure.exit_code, pod.main.exit_code), failure.rank, content.lines),
+                last_output=pod.main.last_output or LastOutput(pod.name, code, failure.rank, content.lines),
             )
             return replace(pod, main=main)
         running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="", last_output=None)
@@ -131,7 +123,7 @@ class FailureLogs:
         """Keep the content of the pod's log. An unreadable log counts as empty, and nothing waits for it any more."""
         content = LogContent(job_uid, Failure())
         try:
-            text = await self._log_of(namespace, pod)
+            text = await self.read_log(namespace, pod, read_log_tail, lines=TAIL_LINES, max_bytes=MAX_LOG)
             content = LogContent(job_uid, failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
             log.info("cannot read the log of a failed pod pod=%s/%s error=%r", namespace, pod.name, error)
@@ -145,17 +137,15 @@ class FailureLogs:
         self.dirty_jobs.mark(job_uid)
         self.changed()
 
-    async def _log_of(self, namespace: str, pod: OwnPod) -> str:
-        container = self.container_of(pod.uid) or MAIN_CONTAINER
-        async with asyncio.timeout(WAIT_SECONDS):
-            await self.turns.acquire(namespace)
-        try:
-            async with asyncio.timeout(LOG_READ_SECONDS):
-                return await api_requests.read_log_tail(
-                    self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
-                )
-        finally:
-            self.turns.release(namespace)
+    async def read_log(
+        self, namespace: str, pod: OwnPod, request: Callable[..., Awaitable[str]], **options: int
+    ) -> str:
+        """The log of the pod's main container by this request, with its options. All readers of logs share their turns.
+
+        Raises the errors of the request, and TimeoutError if the turn or the answer does not come in time.
+        """
+        async with self._turns.turn(namespace, within=WAIT_SECONDS), asyncio.timeout(LOG_READ_SECONDS):
+            return await request(self.session, namespace, pod.name, self.container_of(pod.uid), **options)
 
     def _keep(self, uid: str, content: LogContent) -> None:
         self._contents[uid] = content
@@ -167,10 +157,6 @@ class FailureLogs:
 def size_of(content: LogContent) -> int:
     """The approximate size of the content in memory, in bytes."""
     return 512 + 4 * (len(content.failure.traceback) + sum(map(len, content.lines)))
-
-
-def _first(code: int | None, other: int | None) -> int | None:
-    return other if code is None else code
 
 
 def _in_words(failure: Failure) -> str:

@@ -18,27 +18,20 @@ class FairSemaphore:
         """By namespace, in the order of their next turns."""
 
     @asynccontextmanager
-    async def turn(self, namespace: str) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it."""
-        await self.acquire(namespace)
-        try:
-            yield
-        finally:
-            self.release(namespace)
-
-    async def acquire(self, namespace: str) -> None:
-        """Wait for a turn and take it; `release` gives it back. A cancelled call takes none."""
+    async def turn(self, namespace: str, *, within: float | None = None) -> AsyncIterator[None]:
+        """Wait for a turn, and hold it. Raises TimeoutError if no turn comes within these seconds."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(given)
         self._give()
         try:
-            await given
-        except asyncio.CancelledError:
-            if not given.cancelled():  # a turn was given in the same moment
-                self.release(namespace)
-            raise
+            async with asyncio.timeout(within):
+                await given
+            yield
+        finally:
+            if not given.cancelled():  # a turn may also be given in the moment of a cancellation
+                self._release(namespace)
 
-    def release(self, namespace: str) -> None:
+    def _release(self, namespace: str) -> None:
         self._held[namespace] -= 1
         if not self._held[namespace]:
             del self._held[namespace]

@@ -61,5 +61,6 @@ def _is_changing(status: JobStatus, now: float) -> bool:
     if ready is None or ready.reason not in (Phase.RUNNING, Phase.DEGRADED):
         return True
     latest = next((change for change in status.history if change.from_ > 0 and change.to > 0), None)
-    unknown = latest is not None and latest.pause_seconds is None
-    return unknown and latest is not None and now - seconds(latest.time) < COST_SECONDS
+    if latest is None or latest.pause_seconds is not None:
+        return False
+    return now - seconds(latest.time) < COST_SECONDS

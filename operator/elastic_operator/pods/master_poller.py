@@ -20,6 +20,7 @@ import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.rate_limit import TokenBucket
+from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.pods.fair_semaphore import FairSemaphore
@@ -134,13 +135,9 @@ class MasterPoller:
 
     async def stop(self) -> None:
         """Ask no master any more."""
-        tasks = [polled.task for polled in self._polled.values() if polled.task]
-        for uid in list(self._polled):
-            self._forget(uid)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(polled.task for polled in self._polled.values() if polled.task)
         if self._http is not None:
             await self._http.close()
-            self._http = None
 
     def _forget(self, uid: str) -> None:
         polled = self._polled.pop(uid, None)
@@ -231,8 +228,4 @@ async def _pause(polled: _Polled) -> None:
     """Wait until the next question: half a minute, or a second; less if the job begins to change."""
     polled.poll_now.clear()
     seconds = FAST_POLL_SECONDS if polled.target.fast else random.uniform(0.8, 1.2) * POLL_SECONDS
-    try:
-        async with asyncio.timeout(seconds):
-            await polled.poll_now.wait()
-    except TimeoutError:
-        return
+    await wait_with_timeout(polled.poll_now, seconds)

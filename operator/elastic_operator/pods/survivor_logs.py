@@ -3,23 +3,22 @@
 
 The master's log is read first, and the other logs only if it shows a group of exactly the number of these pods. So a
 group that stands still costs one log every five seconds, and a group that trains on costs each pod's log once. A log
-that is unreadable or too long shows no group. All readers of logs share their turns, so the kubelets of one tenant do
-not hold up those of others.
+that is unreadable or too long shows no group.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster.api_requests import read_log_since
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.plan.facts.job import OwnPod, Survivors, TorchrunGroup
-from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, WAIT_SECONDS, FailureLogs
-from elastic_worker.contract import MAIN_CONTAINER
+from elastic_operator.pods.failure_logs import MAX_OF_JOB, FailureLogs
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +43,8 @@ class _LogReading:
 
 
 class SurvivorLogs:
-    """The findings in the logs, by the job's uid. `logs` lends its session, its turns and its set of dirty jobs: a job
-    is marked when its group by the logs has changed, or when its logs are not read any more.
+    """The findings in the logs, by the job's uid. A job is marked as dirty when its group by the logs has changed, or
+    when its logs are not read any more.
 
     Args:
         now: Epoch seconds on the API server's clock.
@@ -55,9 +54,8 @@ class SurvivorLogs:
     def __init__(
         self, logs: FailureLogs, *, now: Callable[[], float], stepped: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
-        self._now, self._changed, self._stepped = now, logs.changed, stepped
-        self._dirty_jobs = logs.dirty_jobs
+        self._logs, self._now, self._stepped = logs, now, stepped
+        self._dirty_jobs, self._changed = logs.dirty_jobs, logs.changed
         self._readings: dict[str, _LogReading] = {}
 
     def group(self, uid: str) -> TorchrunGroup | None:
@@ -89,10 +87,7 @@ class SurvivorLogs:
 
     async def stop(self) -> None:
         """Read no logs any more."""
-        tasks = [reading.task for reading in self._readings.values() if reading.task]
-        for uid in list(self._readings):
-            self._forget(uid)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(reading.task for reading in self._readings.values() if reading.task)
 
     def _forget(self, uid: str) -> None:
         reading = self._readings.pop(uid, None)
@@ -130,29 +125,18 @@ class SurvivorLogs:
             return False
         ranks = {first.rank}
         for start in range(0, len(others), MAX_OF_JOB):
-            for theirs in await self._ranks_of(reading.namespace, others[start : start + MAX_OF_JOB], seconds):
+            some = (self._rank_of(reading.namespace, pod, seconds) for pod in others[start : start + MAX_OF_JOB])
+            for theirs in await asyncio.gather(*some):
                 if theirs is None or (theirs.size, theirs.group) != (first.size, first.group):
                     return False
                 ranks.add(theirs.rank)
         reading.known = first
         return ranks == set(range(first.size))
 
-    async def _ranks_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[GroupRank | None]:
-        return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
-
     async def _rank_of(self, namespace: str, pod: OwnPod, seconds: int) -> GroupRank | None:
         """The pod's last group and rank by its log; None if the log shows none."""
-        container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._turns.acquire(namespace)
-            try:
-                async with asyncio.timeout(LOG_READ_SECONDS):
-                    text = await api_requests.read_log_since(
-                        self._session, namespace, pod.name, container, seconds=seconds
-                    )
-            finally:
-                self._turns.release(namespace)
+            text = await self._logs.read_log(namespace, pod, read_log_since, seconds=seconds)
         except (ClusterError, TimeoutError, ValueError) as error:
             log.info("the log of a pod does not show its group pod=%s/%s error=%r", namespace, pod.name, error)
             return None

@@ -62,7 +62,7 @@ class Specs:
         self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
         self._parsed: KeyedCache[int, ParsedSpec] = KeyedCache()
         self._equal: WeakValueDictionary[tuple[int, bool, bytes], ParsedSpec] = WeakValueDictionary()
-        """The readable specs in use, by generation, whether the job has run, and text (195)."""
+        """The readable specs in use, by generation, whether the job has run, and compressed text (195)."""
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -76,7 +76,7 @@ class Specs:
 
     def _parse(self, body: objects.CustomObject) -> ParsedSpec:
         generation, has_run = body.metadata.generation, self.status(body).start_time is not None
-        key = generation, has_run, body.spec.text
+        key = generation, has_run, body.spec.packed
         known = self._equal.get(key)
         if known is not None:
             return known

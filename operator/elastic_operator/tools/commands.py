@@ -70,16 +70,15 @@ def _add_snapshot_command(commands: Subparsers) -> None:
 
 
 def _run_snapshot(arguments: argparse.Namespace) -> str:
-    text = snapshot_file.schema() if arguments.schema else _snapshot_text(arguments)
+    if arguments.schema:
+        text = snapshot_file.schema()
+    else:
+        connection, loaded = live.connect(arguments.kubeconfig, arguments.context), _settings(arguments)
+        text = snapshot_file.encode(asyncio.run(live.take_snapshot(connection, loaded)))
     if arguments.output is None:
         return text
     write_text(arguments.output, text)
     return ""
-
-
-def _snapshot_text(arguments: argparse.Namespace) -> str:
-    connection, loaded = live.connect(arguments.kubeconfig, arguments.context), _settings(arguments)
-    return snapshot_file.encode(asyncio.run(live.take_snapshot(connection, loaded)))
 
 
 def _add_replay(commands: Subparsers) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.demand import JobDemand, Member
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -30,40 +31,24 @@ class JobDecision:
 
     @property
     def job(self) -> Job:
-        """The job's facts."""
         return self.obs.job
 
     @property
-    def replicas_before(self) -> int:
+    def pods_before(self) -> Sequence[Member | OwnPod]:
         """The pods that it had: those of its demand; without a demand, the pods that are not leaving."""
-        return len(self.demand.pods if self.demand else self.job.active_pods)
+        return self.demand.pods if self.demand else self.job.active_pods
 
     @property
-    def replicas(self) -> int:
-        """The number of pods that it gets or keeps."""
-        deleted = {pod.uid for pod in self.plan.deletes}
-        return (
-            self.grant.assignment.replicas
-            if self.grant
-            else sum(pod.uid not in deleted for pod in self.job.active_pods)
-        )
-
-    @property
-    def gpus_before(self) -> int:
-        """The GPUs of the pods that it had."""
-        if self.demand is None:
-            return sum(pod.gpus for pod in self.job.active_pods)
-        return self._gpus(pod.role for pod in self.demand.pods)
-
-    @property
-    def gpus(self) -> int:
-        """The GPUs of the pods that it gets or keeps."""
+    def pods(self) -> Sequence[Member | OwnPod | Slot]:
+        """The pods that it gets or keeps."""
         if self.grant is None:
             deleted = {pod.uid for pod in self.plan.deletes}
-            return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in deleted)
-        assignment = self.grant.assignment
-        pods: tuple[Member | Slot, ...] = (*self.placed(assignment.keep), *assignment.create)
-        return self._gpus(pod.role for pod in pods)
+            return [pod for pod in self.job.active_pods if pod.uid not in deleted]
+        return (*self.moves["keep"], *self.moves["create"])
+
+    def gpus(self, pods: Sequence[Member | OwnPod | Slot]) -> int:
+        """The GPUs of these pods of the job."""
+        return sum(self._shape_of(pod).gpus if isinstance(pod, Member | Slot) else pod.gpus for pod in pods)
 
     @property
     def limit(self) -> str:
@@ -75,14 +60,22 @@ class JobDecision:
         """The reason why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
-    def placed(self, uids: Sequence[str]) -> tuple[Member, ...]:
-        """These pods of its demand, by node, the master first."""
-        pods = {pod.uid: pod for pod in self.demand.pods} if self.demand else {}
-        return tuple(sorted((pods[uid] for uid in uids), key=_order))
+    @property
+    def moves(self) -> Mapping[str, tuple[Member | Slot, ...]]:
+        """The pods that its grant keeps, releases and creates; existing ones by node, the master first."""
+        if self.grant is None:
+            return {}
+        known = {pod.uid: pod for pod in self.demand.pods} if self.demand else {}
+        assignment = self.grant.assignment
 
-    def _gpus(self, roles: Iterable[str]) -> int:
-        assert self.demand is not None, "asked of jobs with a demand"
-        return sum(self.demand.shape_of(role).gpus for role in roles)
+        def placed(uids: Sequence[str]) -> tuple[Member, ...]:
+            return tuple(sorted((known[uid] for uid in uids), key=_order))
+
+        return {"keep": placed(assignment.keep), "release": placed(assignment.release), "create": assignment.create}
+
+    def _shape_of(self, pod: Member | Slot) -> PodShape:
+        assert self.demand is not None, "only a job with a demand has such pods"
+        return self.demand.shape_of(pod.role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.store_view import StoreView
-from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.job import JobFeedback
 from elastic_operator.process import Process, job_informer
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
@@ -60,16 +59,14 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
-    try:
-        for path in process.watches.informer.paths:
-            await session.get(path, params={"limit": "1"})
-    except NotServed:
-        raise InputError(
-            ["the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"]
-        ) from None
-    for path in (path for watch in process.watches.all.values() for path in watch.paths):
-        with suppress(NotServed):
-            await session.get(path, params={"limit": "1"})
+    for kind, watch in sorted(process.watches.all.items(), key=lambda item: item[0] != "jobs"):
+        try:
+            for path in watch.paths:
+                await session.get(path, params={"limit": "1"})
+        except NotServed:
+            if kind == "jobs":
+                text = "the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"
+                raise InputError([text]) from None
 
 
 def _view(process: Process) -> StoreView:
@@ -77,4 +74,4 @@ def _view(process: Process) -> StoreView:
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    return StoreView(reader, lambda _uid, _namespace, pods: pods, FailedWrites(process.ledger.dirty_jobs))
+    return StoreView(reader, lambda _uid, _namespace, pods: pods, lambda _uid, _generation: JobFeedback())

@@ -50,10 +50,10 @@ def _job(d: JobDecision) -> dict[str, Any]:
         "uid": d.job.uid,
         "team": d.team,
         "flavor": d.demand.shape.flavor if d.demand else "",
-        "before": d.replicas_before,
-        "after": d.replicas,
-        "gpus_before": d.gpus_before,
-        "gpus_after": d.gpus,
+        "before": len(d.pods_before),
+        "after": len(d.pods),
+        "gpus_before": d.gpus(d.pods_before),
+        "gpus_after": d.gpus(d.pods),
         "observed": _observed(d),
         "grant": _grant(d),
         "plan": _plan(d.plan),
@@ -96,15 +96,12 @@ def _grant(d: JobDecision) -> dict[str, Any] | None:
     """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
-    assignment = d.grant.assignment
-    kept, released = d.placed(assignment.keep), d.placed(assignment.release)
-    pods: dict[str, tuple[Member | Slot, ...]] = {"keep": kept, "release": released, "create": assignment.create}
     preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
     del grant["assignment"], grant["size_reason"]
     why = {"limit": d.limit, "message": d.message}
-    places = {what: list(map(_place, found)) for what, found in pods.items()}
-    return {"replicas": assignment.replicas, **places, **why, **grant, **preemptors}
+    places = {what: list(map(_place, found)) for what, found in d.moves.items()}
+    return {"replicas": d.grant.assignment.replicas, **places, **why, **grant, **preemptors}
 
 
 def _place(pod: Member | Slot) -> dict[str, Any]:
@@ -124,24 +121,18 @@ def _reclaim(outcome: ReplayedPass, reclaim: Nomination) -> str:
 
 def _row(d: JobDecision) -> Row:
     flavor = d.demand.shape.flavor if d.demand else ""
-    cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
-    return Row(cells, tuple(_below(d)))
+    pods = _change(len(d.pods_before), len(d.pods))
+    gpus = _change(d.gpus(d.pods_before), d.gpus(d.pods))
+    return Row((d.job.key, d.team, flavor, pods, gpus, d.limit), tuple(_below(d)))
 
 
 def _below(d: JobDecision) -> Iterator[str]:
     if d.message:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
-    if d.grant is not None:
-        assignment = d.grant.assignment
-        moves = (
-            ("keep", d.placed(assignment.keep)),
-            ("release", d.placed(assignment.release)),
-            ("create", assignment.create),
-        )
-        yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
-        if d.grant.preemptors:
-            yield f"released for: {', '.join(names_of(d.grant.preemptors))}"
+    yield from (f"{what}: {in_words(pods)}" for what, pods in d.moves.items() if pods)
+    if d.grant is not None and d.grant.preemptors:
+        yield f"released for: {', '.join(names_of(d.grant.preemptors))}"
     yield from _done(d, d.plan)
 
 

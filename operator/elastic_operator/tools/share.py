@@ -8,7 +8,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from elastic_api.invalid import FieldError, field_errors
 from elastic_api.job import ApiModel
@@ -97,7 +97,7 @@ def _read(document: Any, source: str) -> Division:
     if not isinstance(document, dict):
         raise InputError([f"{source}: must be a JSON object with total and policies, not {document!r:.64}"])
     try:
-        division = TypeAdapter(Division).validate_python(document)
+        division = Division.model_validate(document)
     except ValidationError as error:
         raise InputError(f"{source}: {mistake}" for mistake in field_errors(error, at=())) from None
     if namesakes := list(_namesakes(division)):

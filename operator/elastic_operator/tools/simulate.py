@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +40,9 @@ def effects(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> list[Effect]
     """All jobs of either snapshot, by namespace and name."""
     before = {d.job.key: d for d in decide(snapshot).jobs}
     after = {d.job.key: d for d in decide(changed.snapshot).jobs}
-    return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
+    return [
+        _effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=lambda key: key.split("/"))
+    ]
 
 
 def as_data(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def as_text(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> str:
 def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
     shown = after or before
     assert shown is not None, "a job is in one of the two"
-    pods = (before.replicas if before else 0, after.replicas if after else 0)
+    pods = (len(before.pods) if before else 0, len(after.pods) if after else 0)
     return Effect(
         namespace=shown.job.namespace,
         name=shown.job.name,
@@ -77,8 +78,8 @@ def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
         effect=_kind(*pods),
         before=pods[0],
         after=pods[1],
-        gpus_before=before.gpus if before else 0,
-        gpus_after=after.gpus if after else 0,
+        gpus_before=before.gpus(before.pods) if before else 0,
+        gpus_after=after.gpus(after.pods) if after else 0,
         limit=after.limit if after else "",
         message=after.message if after else GONE,
     )
@@ -97,15 +98,6 @@ def _counts(found: list[Effect]) -> dict[str, int]:
     return {kind: counted[kind] for kind in (*EFFECTS, SAME)}
 
 
-def _by_name(key: str) -> list[str]:
-    return key.split("/")
-
-
 def _row(e: Effect) -> Row:
     pods, gpus = f"{e.before} -> {e.after}", f"{e.gpus_before} -> {e.gpus_after}"
-    return Row((f"{e.namespace}/{e.name}", e.team, e.effect, pods, gpus, e.limit), tuple(_below(e)))
-
-
-def _below(e: Effect) -> Iterator[str]:
-    if e.message:
-        yield e.message
+    return Row((f"{e.namespace}/{e.name}", e.team, e.effect, pods, gpus, e.limit), (e.message,) if e.message else ())

@@ -22,8 +22,8 @@ from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 
 
 class SnapshotView:
-    """One moment of the cluster, which does not pass. A job at which the planner raises an error is quarantined, as in
-    the operator.
+    """A `ClusterView` of one moment, which does not pass. A job at which the planner raises an error is quarantined, as
+    in the operator.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -36,14 +36,12 @@ class SnapshotView:
         self.policies = resolve(snapshot.policies, snapshot.namespaces, flavors=flavors)
 
     def jobs(self) -> Collection[str]:
-        """The uids of all jobs."""
         return self._jobs.keys()
 
     def dirty(self) -> None:
         """Any job may have changed, because there was no moment before."""
 
     def job(self, uid: str) -> Job:
-        """The facts of that job."""
         return self._jobs[uid].facts
 
     def unread(self) -> Iterator[str]:
@@ -51,7 +49,6 @@ class SnapshotView:
         return iter(())
 
     def shape(self, job: Job) -> JobShape:
-        """The requirements of the job's pods of a node."""
         shape = self._jobs[job.uid].shape
         assert shape is not None, "the job may have pods"
         return shape
@@ -62,16 +59,13 @@ class SnapshotView:
         return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
 
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
-        """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         return flavor_in_use(pods, self._labels, self.settings.flavors)
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        """Why no pods could be preempted for it, by the API server's answers about its own pods; None if they could."""
         known = self._jobs[job.uid]
         return known.preemption_bar or (None if known.may_preempt else PreemptionBar.PODS_REFUSED)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
-        """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
         return self._jobs[job.uid].may_preempt_after_faults
 
     def nodes(
@@ -79,11 +73,9 @@ class SnapshotView:
         members: AbstractSet[str],  # noqa: ARG002 - unused: the snapshot has the nodes already
         to_delete: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
-        """All nodes, as the planner saw them."""
         return self._nodes
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
-        """The foreign pods that waited for GPUs."""
         return self._foreign_pods
 
     def quarantine(
@@ -118,7 +110,6 @@ class SnapshotReclaim:
         self._eviction_limits = snapshot.eviction_limits
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
-        """The limits on evictions."""
         return self._eviction_limits
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass

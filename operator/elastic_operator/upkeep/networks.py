@@ -32,7 +32,7 @@ async def _try_write(session: Session, network: JobNetwork, job: objects.CustomM
     """Write the job's NetworkPolicy; False if a later try may succeed. All other errors are logged."""
     try:
         manifest = build_network_policy(job, network)
-        await api_requests.ensure_network_policy(session, manifest, job_uid=job.uid)
+        await api_requests.ensure_network_policy(session, manifest)
     except ClusterError as error:
         if error.retry_policy.is_transient:
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from elastic_api.quantity import QuantityError, units
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
@@ -17,9 +17,11 @@ from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import LastSeen
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.plain_pod_limits import Holdings, non_preemptible_gpus, plain_pod_limits
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
+from elastic_operator.settings import Settings
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 Limits = Mapping[str, int]
@@ -42,34 +44,38 @@ class _Write:
         return any(gpus > hard.get(f"requests.{name}", 0) for name, gpus in self.limits.items())
 
 
-class PlainPodQuotas:
-    """The quotas of all namespaces. `plain`: the GPUs of pods of no job.
+class _Facts(NamedTuple):
+    """The result of a pass that the limits depend on, with the GPUs of plain pods, and the revision of namespaces."""
 
-    `classes` are the PriorityClasses of pods of jobs; `serves` says whether this operator serves a namespace.
-    """
+    policies: ResolvedPolicies
+    jobs: tuple[JobDemand, ...]
+    plain: Holdings
+    namespaces: int
+
+
+class PlainPodQuotas:
+    """The quotas of all namespaces. `plain`: the GPUs of pods of no job."""
 
     def __init__(
         self,
         session: Session,
         quotas: Store[objects.CustomObject],
         namespaces: Store[objects.Namespace],
+        settings: Settings,
         *,
         plain: Callable[[], Holdings],
-        classes: tuple[str, ...],
-        serves: Callable[[str], bool],
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
-        self._plain, self._classes, self._serves = plain, classes, serves
-        self._last: tuple[ResolvedPolicies, AllocationInputs, Holdings] | None = None
-        """The result of the last pass with a change."""
-        self._last_seen: LastSeen[object] = LastSeen()
+        self._settings, self._plain = settings, plain
+        self._last_seen: LastSeen[_Facts] = LastSeen()
         self._upkeep = Upkeep("namespace", "the quota of plain pods", self._due)
+        self.run = self._upkeep.run
+        """Writes until cancelled."""
 
-    def pass_ended(self, resolved: ResolvedPolicies, inputs: AllocationInputs) -> None:
+    def pass_ended(self, decisions: PassDecisions) -> None:
         """Take the result of a pass. The limits are not computed again from an unchanged result."""
-        plain = self._plain()
-        if self._last_seen.changed((resolved, inputs.jobs, plain, self._namespaces.revision)):
-            self._last = resolved, inputs, plain
+        facts = _Facts(decisions.policies, decisions.inputs.jobs, self._plain(), self._namespaces.revision)
+        if self._last_seen.changed(facts):
             self._upkeep.notify()
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
@@ -77,15 +83,12 @@ class PlainPodQuotas:
         if old is None or new is None or old.spec.unpack() != new.spec.unpack():
             self._upkeep.notify()
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await self._upkeep.run()
-
     def _due(self) -> Writes:
         """The writes that are due, higher limits last; none before the first pass."""
-        if self._last is None:
+        facts = self._last_seen.value
+        if facts is None:
             return {}
-        limits = self._limits(*self._last)
+        limits = self._limits(facts)
         quotas = {
             quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None
         }
@@ -97,16 +100,15 @@ class PlainPodQuotas:
             write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
         }
 
-    def _limits(
-        self, resolved: ResolvedPolicies, inputs: AllocationInputs, plain: Holdings
-    ) -> dict[str, dict[str, int]]:
+    def _limits(self, facts: _Facts) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are served."""
-        kept = non_preemptible_gpus(inputs.jobs, inputs.settings.gpu_resources)
-        limits = plain_pod_limits(resolved.teams, resolved.team_of, inputs.settings.flavors, plain=plain, kept=kept)
+        policies, settings = facts.policies, self._settings.allocation
+        kept = non_preemptible_gpus(facts.jobs, settings.gpu_resources)
+        limits = plain_pod_limits(policies.teams, policies.team_of, settings.flavors, plain=facts.plain, kept=kept)
         there = {
             namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
         }
-        return {name: one for name, one in limits.items() if name in there and self._serves(name)}
+        return {name: one for name, one in limits.items() if name in there and self._settings.watches(name)}
 
     def _is_up_to_date(self, write: _Write) -> bool:
         if write.known is None or write.limits is None:
@@ -116,7 +118,7 @@ class PlainPodQuotas:
         return _hard_of(write.known) == hard and _others(write.known.spec.unpack()) == _others(wanted)
 
     def _manifest(self, namespace: str, limits: Limits) -> dict[str, Any]:
-        return build_resource_quota(namespace, limits, classes=self._classes)
+        return build_resource_quota(namespace, limits, classes=self._settings.job_pod_classes)
 
     async def _write(self, write: _Write) -> None:
         quota = write.known
@@ -126,12 +128,7 @@ class PlainPodQuotas:
             self._quotas.observe_deleted(quota.metadata.uid)
             return
         manifest = self._manifest(write.namespace, write.limits)
-        if quota is None:
-            answer = await api_requests.create_resource_quota(self._session, manifest)
-        else:
-            version = quota.metadata.resource_version
-            answer = await api_requests.replace_resource_quota(self._session, manifest, resource_version=version)
-        self._quotas.observe(answer)
+        self._quotas.observe(await api_requests.write_resource_quota(self._session, manifest, known=quota))
 
 
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:

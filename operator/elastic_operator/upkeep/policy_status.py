@@ -18,8 +18,10 @@ from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import LastSeen
 from elastic_operator.metrics.stats import PolicyStats
-from elastic_operator.plan.planner import PassDecisions
+from elastic_operator.plan.planner import PassDecisions, Planner
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
@@ -29,13 +31,16 @@ log = logging.getLogger(__name__)
 class PolicyStatuses:
     """Keeps the statuses of all policies in line with the passes. `now` is the time on the API server's clock."""
 
-    def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
-        self._session, self._policies, self._now = session, policies, now
-        self._last: PassDecisions | None = None
+    def __init__(
+        self, session: Session, policies: Store[objects.CustomObject], planner: Planner, *, now: Callable[[], float]
+    ) -> None:
+        self._session, self._policies, self._planner, self._now = session, policies, planner, now
         self._generations: dict[str, int] = {}
         """The generation of each policy (uid) that the last pass read."""
-        self._revision = -1
+        self._last_seen: LastSeen[tuple[ResolvedPolicies, int]] = LastSeen()
         self._upkeep = Upkeep("policy", "the status", self._due)
+        self.run = self._upkeep.run
+        """Writes until cancelled."""
         self._found: dict[str, PolicyStatus] = {}
         self._pruned_fields = PrunedFields(PLURAL)
 
@@ -44,30 +49,17 @@ class PolicyStatuses:
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
         return tuple(_stats(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
-    def pass_ended(self, now: PassDecisions) -> None:
-        """Take the result of a pass. An unchanged result costs nothing."""
-        last, revision = self._last, self._policies.revision
-        # Unchanged decisions are identical objects (23).
-        same = last and last.allocation is now.allocation and last.policies is now.policies
-        if same and last and last.stopped == now.stopped and self._revision == revision:
-            return
-        self._last, self._revision = now, revision
-        self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
-        self._upkeep.notify()
-
-    def pass_failed(self) -> None:
-        """Drop the result of the last pass, because the failed pass may have changed parts of it."""
-        self._last = None
-
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await self._upkeep.run()
+    def pass_ended(self, decisions: PassDecisions) -> None:
+        """Look for due writes soon, if the pass has changed anything. An unchanged result costs nothing."""
+        if self._last_seen.changed((decisions.policies, self._policies.revision)) or decisions.is_new:
+            self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
+            self._upkeep.notify()
 
     def _due(self) -> Writes:
         """The writes that are due. They are computed without awaiting, because the next pass changes the accounts that
         are read here.
         """
-        last = self._last
+        last = self._planner.decided
         if last is None:
             return {}
         overview = PolicyUsage(last.allocation.accounts, last.inputs.jobs, stopped=last.stopped)

@@ -13,9 +13,9 @@ from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.rounds import Admissions
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_worker.contract import ROLE_WORKER
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import autoscaled, shared_inputs, single_team_inputs
@@ -158,9 +158,10 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
         fill_back(state)
     for entry in state.queues.entries:
         for member in list(state.released(entry)):
-            if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):
+            may_use = not state.quota_refusal(entry, member.gpus, Rule.LIMIT)
+            if entry.kept and entry.is_below_maximum and state.has_its_room(entry, member) and may_use:
                 raise AssertionError(f"{member.uid} could stay without anything being moved")
-            if entry.kept and entry.fits_more(1):
+            if entry.kept and entry.is_below_maximum:
                 _assert_needed(state, entry, member)
 
 
@@ -170,10 +171,7 @@ def _assert_needed(state, entry, member):
     for other, placement in placements:
         state.unplace(other, placement)
     state.fill_back(entry, member)
-    placed = all(
-        place_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER))
-        for other, s in placements
-    )
+    placed = all(place_all(state, other, [s.role]) for other, s in placements)
     state.journal.roll_back(mark)
     assert not placed, f"{member.uid} was taken needlessly"
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from elastic_operator.plan.allocation.accounts import Entitlement
+from elastic_operator.plan.allocation.accounts import Account, Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, VictimUnit
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
@@ -189,3 +190,29 @@ def test_a_search_for_victims_examines_no_node_whose_teams_have_nothing_to_give(
     inputs = make_inputs([*nodes, make_node("n10", 4)], [*others, own, waiting], teams=teams)
     assert len(allocate(inputs).assignment("waiting").create) == 3
     assert len(set(examined)) <= 2, "its own node, and the one of the first pod that another team has to give"
+
+
+def test_a_search_after_a_quick_one_in_vain_asks_no_team_again_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, asking = list[tuple[object, ...]](), list[bool]()
+    givers, allows = Candidates._jobs_with_gpus_to_give, PreemptionCheck.allows
+
+    def noted_givers(self: Candidates, check: PreemptionCheck) -> list[Entry]:
+        asking.append(True)
+        found = givers(self, check)
+        asking.pop()
+        return found
+
+    def noted(self: PreemptionCheck, account: Account, gpus: int, **more: bool) -> bool:
+        if asking:
+            asked.append((self, account, gpus, *more.items()))
+        return allows(self, account, gpus, **more)
+
+    nodes, borrower = borrowed(16)
+    too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
+    teams = [make_team("owner", 8), make_team("borrower", 0)]
+    inputs = make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams)
+    monkeypatch.setattr(Candidates, "_jobs_with_gpus_to_give", noted_givers)
+    monkeypatch.setattr(PreemptionCheck, "allows", noted)
+    allocate(inputs)
+    assert asked
+    assert len(set(asked)) == len(asked)

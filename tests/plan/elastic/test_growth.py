@@ -4,7 +4,7 @@ import pytest
 
 from elastic_api.status import MAX_HISTORY, Change, SizeReason, Training
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.requirements import PodShape
@@ -131,7 +131,7 @@ def test_the_next_look_is_when_a_smaller_step_is_worth_it():
     demand = job(4, 8, 600)
     times = []
     now = 1000.0
-    while (now := next_change(AllocationInputs(now=now, nodes=(), jobs=(demand,)))) < 9999:
+    while (now := ChangeTimes().next(AllocationInputs(now=now, nodes=(), jobs=(demand,)))) < 9999:
         times.append(now - demand.changed_at)
     assert times == [800, 1200, 2400]
 

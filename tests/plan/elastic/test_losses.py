@@ -6,8 +6,8 @@ from math import inf
 import pytest
 
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
-from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS
 from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY

@@ -7,7 +7,7 @@ import pytest
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.facts.demand import NodeRequest
 from tests.plan.allocate.world import (
     NOW,
@@ -50,7 +50,9 @@ def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
 
 
 def test_a_pass_is_due_when_the_delay_is_over():
-    assert next_change(make_inputs(FULL, [replace(asking(low=2), node_request=NodeRequest(NOW + 30))])) == NOW + 30
+    assert (
+        ChangeTimes().next(make_inputs(FULL, [replace(asking(low=2), node_request=NodeRequest(NOW + 30))])) == NOW + 30
+    )
 
 
 def test_what_fits_is_placed_and_not_asked_for():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.facts.team import NO_POLICY, Quota
 from elastic_operator.settings import Settings
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
@@ -137,7 +137,7 @@ def test_times_of_the_default_policy_count_in_namespaces_without_a_policy():
     running = make_job("running", 8, team="x", on=on("n1", 8), running_since=NOW - 50)
     waiting = [make_job("new", 8, team="x", age=9), make_job("late", 8, team="x", age=5, waiting_since=NOW - 500)]
     alone = make_inputs(N8, [running], default_team=in_turns)
-    assert [next_change(alone), next_change(replace(alone, now=NOW + 10))] == [NOW + 10, NOW + 50]
+    assert [ChangeTimes().next(alone), ChangeTimes().next(replace(alone, now=NOW + 10))] == [NOW + 10, NOW + 50]
     for team, first in ((NO_POLICY, "new"), (in_turns, "late")):
         granted = allocate(make_inputs(N8, waiting, default_team=team))
         assert [job.name for job in waiting if granted.assignment(job.uid).create] == [first]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocation import scale_up_queues
+from elastic_operator.plan.allocation import queues, scale_up_queues
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.journal import Journal
@@ -54,6 +54,16 @@ def test_who_remembers_nothing_decides_the_same(kind, data):
         for changed in FORGETFUL:
             forgetful.enter_context(patch.object(*changed))
         assert decided(inputs) == remembering
+
+
+def test_numbers_of_old_classes_are_dropped_and_two_classes_have_two_numbers(monkeypatch):
+    monkeypatch.setattr(queues, "_MAX_CLASSES", 10)
+    state = AllocationState(make_inputs(N8, ()))
+    for cpu in range(2, 30):
+        jobs = (make_job("same"), make_job("other", shape=make_shape(1, cpu=cpu)))
+        state = state.renewed(make_inputs(N8, jobs))
+        assert len({entry.equivalence_class for entry in state.queues.entries}) == 2
+        assert len(state.queues._class_numbers) <= 10
 
 
 IN_A_KEY = {
@@ -153,7 +163,7 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
     state = AllocationState(make_inputs((make_node("n1", 4),), jobs, teams=teams))
     state.futile_preemptors = frozenset({"first"})
     serve(state)
-    assert [state.queues.entry_of(uid).size for uid in ("first", "second")] == [1, 2]
+    assert [state.queues.by_uid[uid].size for uid in ("first", "second")] == [1, 2]
 
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():

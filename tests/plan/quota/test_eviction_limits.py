@@ -170,5 +170,5 @@ def test_a_pod_counts_once_for_the_preemptor_that_gets_its_room(steps):
         total = list({**gone, **going}.values())
         assert evictions.evicted == going
         assert evictions.per_cluster == len(total)
-        assert evictions.of_team("red") == sum(one.team == "red" for one in total)
-        assert evictions.of_preemptor(PreemptorKey("red", "2")) == total.count(PreemptorKey("red", "2"))
+        assert evictions.of_team["red"] == sum(one.team == "red" for one in total)
+        assert evictions.of_preemptor[PreemptorKey("red", "2")] == total.count(PreemptorKey("red", "2"))

@@ -16,16 +16,17 @@ from typing import Generic, TypeVar
 
 from elastic_api.status import JobStatus, Phase
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.waiting import wait_with_timeout
 from elastic_operator.loop.forecast.queue_positions import QueuePositions
 from elastic_operator.loop.forecast.what_ifs import WhatIfs
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.forecast.answer import no_answer
+from elastic_operator.plan.forecast.answer import Answer
 from elastic_operator.plan.forecast.starts import Steps
 from elastic_operator.plan.forecast.status import awaits_answer, with_position
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import PassDecisions
+from elastic_operator.plan.planner import PassDecisions, Planner
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,11 +47,16 @@ class Forecasts:
     """The forecasts in jobs' statuses. `requeue` lets a job (uid) be planned again, so that its status is written."""
 
     def __init__(
-        self, view: StoreView, *, metrics: Metrics, clock: ServerClock, requeue: Callable[[str], None]
+        self,
+        view: StoreView,
+        planner: Planner,
+        *,
+        metrics: Metrics,
+        clock: ServerClock,
+        requeue: Callable[[str], None],
     ) -> None:
-        self._metrics, self._clock, self._requeue = metrics, clock, requeue
+        self._planner, self._metrics, self._clock, self._requeue = planner, metrics, clock, requeue
         self._news = asyncio.Event()
-        self._decisions: PassDecisions | None = None
         self._free_at = 0.0
         """When (monotonic) the rest after the last decision is over."""
         self._spent = 0.0
@@ -60,16 +66,10 @@ class Forecasts:
 
     # -- called in passes ----------------------------------------------------------------------------------------------
 
-    def note_decisions(self, decisions: PassDecisions) -> None:
-        """Take the newest decisions; earlier ones must not be read any more."""
-        had_none, self._decisions = self._decisions is None, decisions
-        if decisions.is_new or had_none:
-            self.queue_positions.moved = True
-            self._news.set()
-
-    def forget(self) -> None:
-        """Forget the decisions after a failed pass: they must not be read any more."""
-        self._decisions = None
+    def note_allocation(self) -> None:
+        """Note that the last pass made a new allocation."""
+        self.queue_positions.moved = True
+        self._news.set()
 
     def with_forecast(self, obs: Observation, status: JobStatus) -> JobStatus:
         """The status with the job's place in line, or with its answer if the job asks."""
@@ -80,10 +80,6 @@ class Forecasts:
         if answered is None and self.what_ifs.enqueue(obs):
             self._news.set()
         return answered or status
-
-    def started(self, uid: str) -> None:
-        """Note that the job has its minimum."""
-        self.queue_positions.started(uid, self._clock.time())
 
     # -- beside passes ------------------------------------------------------------------------------------------------
 
@@ -102,16 +98,17 @@ class Forecasts:
     async def _work(self) -> None:
         """Do the work that is due: one question, then the positions. So the positions do not wait for all questions."""
         await self._answer_next()
-        if self._decisions is not None and self.queue_positions.is_due():
-            await self._refresh_positions(self._decisions)
+        if self._planner.decided is not None and time.monotonic() >= self.queue_positions.next_at_monotonic():
+            await self._refresh_positions(self._planner.decided)
 
     async def _answer_next(self) -> None:
         """Answer one question, if any may be answered now. The time is charged to the question's namespace."""
-        if self._decisions is None or (uid := self.what_ifs.next()) is None:
+        decided = self._planner.decided
+        if decided is None or (uid := self.what_ifs.next()) is None:
             return
-        obs, before = self._decisions.obs.get(uid), self._spent
+        obs, before = decided.obs.get(uid), self._spent
         if obs is not None and awaits_answer(obs):
-            await self._answer(obs, self._decisions)
+            await self._answer(obs, decided)
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
 
     async def _answer(self, obs: Observation, decisions: PassDecisions) -> None:
@@ -119,14 +116,14 @@ class Forecasts:
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
-                found = no_answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
+                found = Answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
             else:
                 found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=WHAT_IF_ANSWER_SECONDS)
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
             log.exception("cannot compute the answer to a what-if question job=%s", obs.job.key)
-            self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
+            self.what_ifs.end(obs, Answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._requeue(obs.job.uid)
 
     async def _refresh_positions(self, decisions: PassDecisions) -> None:
@@ -164,15 +161,11 @@ class Forecasts:
         """Wait for news, or until something is due without news. Before the first decisions nothing is due."""
         due = (
             min(self.what_ifs.next_at_monotonic(), self.queue_positions.next_at_monotonic())
-            if self._decisions is not None
+            if self._planner.decided is not None
             else inf
         )
         wait = due - time.monotonic()
-        try:
-            async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):
-                await self._news.wait()
-        except TimeoutError:
-            return
+        await wait_with_timeout(self._news, max(LEAST_WAIT_SECONDS, wait) if wait < inf else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,9 +99,6 @@ class QueuePositions:
         for written_at, start in shown.estimates if shown is not None else ():
             self._metrics.start_estimate_ratio.observe(max(0.0, now - written_at) / max(1.0, start - written_at))
 
-    def is_due(self) -> bool:
-        return time.monotonic() >= self.next_at_monotonic()
-
     def next_at_monotonic(self) -> float:
         """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
         return min(self._refresh_at if self.moved else inf, self._starts_at if self._line else inf)

@@ -14,15 +14,18 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
-from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
+from elastic_operator.plan.facts.waits import FUTILE_TRIES, futile_backoff_seconds
 
 log = logging.getLogger(__name__)
 
+BarredJob = tuple[str, PreemptionBar]
+"""A job (uid) that may not preempt, and why."""
 PASSED_SECONDS = 60.0
 """The dry run is repeated after this time, because quotas change. The old answer holds until the new one arrives, as
 long as plans keep using it.
@@ -30,6 +33,11 @@ long as plans keep using it.
 FIRST_REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
 """How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
+FIRST_NO_ANSWER_SECONDS = 1.0
+MAX_NO_ANSWER_SECONDS = 30.0
+"""How long no question is asked in a namespace after a question got no answer: at first, and doubled each time up to
+the longest.
+"""
 MAX_EDITS = 3
 """After each of this many edits, a job whose pods are refused may preempt at once. After each further edit, it may not
 preempt for an hour, doubled each time up to a day.
@@ -83,10 +91,12 @@ class _JobAnswers:
 
 
 class AdmissionAnswers:
-    """The answers about each job, and its back-off, by the uid of the job."""
+    """The answers about each job, and its back-off, by the uid of the job; and the namespaces without answers."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _JobAnswers] = {}
+        self._without_answer: dict[str, Attempts] = {}
+        """The namespaces in which the last questions got no answer (monotonic)."""
         self._generations: dict[str, int] = {}
         """The generation of each job that its answers are about."""
 
@@ -108,34 +118,42 @@ class AdmissionAnswers:
         if answers.edits <= MAX_EDITS:
             answers.refusals, answers.refused_later, answers.backoff_until = NEVER_FAILED, 0, 0.0
             return
-        backoff = backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
+        backoff = futile_backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
         text = "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
         log.warning(text, backoff / 3600, answers.edits, job.key)
         answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
 
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._jobs, self._generations)
+        long_ago, silences = time.monotonic() - MAX_NO_ANSWER_SECONDS, self._without_answer.items()
+        self._without_answer = {name: silence for name, silence in silences if silence.until > long_ago}
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
-    def may_preempt_at(self, uid: str) -> float:
-        """When (monotonic) the job may preempt again, by the answers about its last seen generation."""
-        return self._jobs[uid].may_preempt_at if uid in self._jobs else 0.0
-
-    def preemption_bar(self, uid: str) -> PreemptionBar | None:
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
         """Why the job may not preempt now, by the answers about its last seen generation; None if it may."""
-        return self._jobs[uid].preemption_bar(time.monotonic()) if uid in self._jobs else None
+        now, answers = time.monotonic(), self._jobs.get(job.uid)
+        if answers is not None and (bar := answers.preemption_bar(now)) is not None:
+            return bar
+        silence = self._without_answer.get(job.namespace, NEVER_FAILED)
+        return PreemptionBar.NO_ANSWER if now < silence.until else None
 
-    def barred(self) -> frozenset[tuple[str, PreemptionBar]]:
-        """The jobs (uids) that may not preempt now, each with its bar."""
+    def barred(self) -> tuple[frozenset[BarredJob], frozenset[str]]:
+        """The jobs (uids) that may not preempt now, each with its bar, and the namespaces in which no job may."""
         now = time.monotonic()
         bars = ((uid, known.preemption_bar(now)) for uid, known in self._jobs.items())
-        return frozenset((uid, bar) for uid, bar in bars if bar is not None)
+        silent = (name for name, silence in self._without_answer.items() if now < silence.until)
+        return frozenset((uid, bar) for uid, bar in bars if bar is not None), frozenset(silent)
 
     def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
-        now, ends = time.monotonic(), (answers.may_preempt_at for answers in self._jobs.values())
+        now, ends = time.monotonic(), [answers.may_preempt_at for answers in self._jobs.values()]
+        ends += [silence.until for silence in self._without_answer.values()]
         return min((until for until in ends if until > now), default=inf)
+
+    def silence(self, namespace: str) -> Attempts | None:
+        """The questions in a row that got no answer in the namespace, if the last one got none."""
+        return self._without_answer.get(namespace)
 
     def passed(self) -> frozenset[str]:
         """The jobs (uids) whose pods the last answer accepts, even if the answer is out of date."""
@@ -159,6 +177,7 @@ class AdmissionAnswers:
 
     def accepted(self, check: AdmissionCheck) -> None:
         """Note that the job's pods would be accepted."""
+        self._without_answer.pop(check.job.namespace, None)
         answers, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
         answers.refusals = NEVER_FAILED
         roles = Counter(create.role for create in check.creates)
@@ -168,6 +187,7 @@ class AdmissionAnswers:
         """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
         row.
         """
+        self._without_answer.pop(check.job.namespace, None)
         now, answers = time.monotonic(), self._answers_about(check.job.uid)
         answers.passed = None
         if check.besides:
@@ -176,9 +196,17 @@ class AdmissionAnswers:
         else:
             answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
-    def back_off(self, uid: str, seconds: float, bar: PreemptionBar) -> None:
-        """Let the job preempt no pods of others for at least this many seconds."""
-        self._answers_about(uid).back_off(time.monotonic() + seconds, bar)
+    def unanswered(self, namespace: str, error: ClusterError) -> None:
+        """Note that a question got no answer, because of this error."""
+        self._without_answer[namespace] = self._without_answer.get(namespace, NEVER_FAILED).failed(
+            time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=error.retry_after or 0.0
+        )
+
+    def note_fault(self, job: Job) -> None:
+        """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
+        log.exception("the admission dry run of a job's pods failed job=%s", job.key)
+        until = time.monotonic() + MAX_NO_ANSWER_SECONDS
+        self._answers_about(job.uid).back_off(until, PreemptionBar.INTERNAL_ERROR)
 
     def note_created(self, uid: str) -> None:
         if (answers := self._jobs.get(uid)) is not None:
@@ -193,7 +221,7 @@ class AdmissionAnswers:
             return
         answers.passed = None
         answers.refused_later += 1
-        if backoff := backoff_seconds(answers.refused_later):
+        if backoff := futile_backoff_seconds(answers.refused_later):
             text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
             log.warning(text, backoff / 3600, job.key)
             answers.back_off(time.monotonic() + backoff, PreemptionBar.REFUSED_AT_CREATION)

@@ -12,31 +12,22 @@ order in which they are served.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
-from math import inf
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
+from elastic_operator.cluster.session import MAX_WRITES
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
-from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
-
-log = logging.getLogger(__name__)
 
 QUESTION_SECONDS = 5.0
 """If no plan has wanted a question for this long, the operator drops the question."""
-FIRST_NO_ANSWER_SECONDS = 1.0
-MAX_NO_ANSWER_SECONDS = 30.0
-"""How long no question is asked in a namespace after a question got no answer: at first, and doubled each time up to
-the longest.
-"""
-MAX_CHECKS_AT_ONCE = 16
+MAX_CHECKS_AT_ONCE = MAX_WRITES // 2
 """The most questions under way: half of the most writes (28)."""
 MAX_CHECKS_OF_NAMESPACE = 2
 
@@ -52,56 +43,28 @@ class _Question:
     victim_jobs: set[str] = field(default_factory=set)
 
 
+@dataclass(eq=False, repr=False)
 class AdmissionChecks:
-    """The questions, by the uid of the job, and the `answers`.
+    """The questions, by the uid of the job, and the `answers`."""
 
-    Args:
-        ask: Asks the API server. Raises ClusterError.
-        refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
-            if the pods of other jobs filled the quota.
-        requeue: `requeue(uid)`: plan again for a victim job that waited for an answer.
+    ask: Callable[[AdmissionCheck], Awaitable[None]]
+    """Asks the API server. Raises ClusterError."""
+    refused: Callable[[Job, PodRefused, bool], object]
+    """`refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called if the pods
+    of other jobs filled the quota.
     """
+    requeue: Callable[[str], object]
+    """Called with a victim job (uid) that waited for an answer, to plan for it again."""
 
-    def __init__(
-        self,
-        ask: Callable[[AdmissionCheck], Awaitable[None]],
-        refused: Callable[[Job, PodRefused, bool], object],
-        *,
-        requeue: Callable[[str], object],
-    ) -> None:
-        self._ask, self._refused, self._requeue = ask, refused, requeue
+    def __post_init__(self) -> None:
         self.answers = AdmissionAnswers()
-        self._without_answer: dict[str, Attempts] = {}
-        """The namespaces in which the last questions got no answer (monotonic)."""
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
         """The number of the last turn of each namespace with questions; larger numbers are later."""
 
-    def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        """Why the job may not preempt, by the answers about its last seen generation; None if it may."""
-        silence = self._without_answer.get(job.namespace, NEVER_FAILED)
-        if (bar := self.answers.preemption_bar(job.uid)) is not None:
-            return bar
-        return PreemptionBar.NO_ANSWER if time.monotonic() < silence.until else None
-
-    def barred(self) -> tuple[frozenset[tuple[str, PreemptionBar]], frozenset[str]]:
-        """The jobs (uids) that may not preempt, each with its bar, and the namespaces in which no job may."""
-        now = time.monotonic()
-        silent = frozenset(name for name, silence in self._without_answer.items() if now < silence.until)
-        return self.answers.barred(), silent
-
-    def next_try_monotonic(self) -> float:
-        """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
-        now = time.monotonic()
-        ends = (silence.until for silence in self._without_answer.values())
-        return min(self.answers.next_try_monotonic(), *(until for until in ends if until > now), inf)
-
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._questions)
-        long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
-        silences = self._without_answer.items()
-        self._without_answer = {name: silence for name, silence in silences if silence.until > long_ago}
 
     def answered_or_running(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
@@ -143,12 +106,12 @@ class AdmissionChecks:
     def _put(self, question: _Question) -> None:
         uid = question.job.uid
         del self._questions[uid]
-        if time.monotonic() < self.answers.may_preempt_at(uid):
+        if self.answers.preemption_bar(question.job) is not None:
             return
         try:
             check = question.check()
         except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
-            self.note_fault(question.job)
+            self.answers.note_fault(question.job)
             return
         if check is None:
             return
@@ -159,17 +122,14 @@ class AdmissionChecks:
     def _end(self, uid: str) -> None:
         question, _ = self._running.pop(uid)
         for victim_job in question.victim_jobs:
-            self._requeue(victim_job)
+            self.requeue(victim_job)
 
     async def stop(self) -> None:
         """Cancel the questions under way."""
-        running = [task for _, task in self._running.values()]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_and_wait(task for _, task in self._running.values())
 
     def _may_ask(self, namespace: str) -> bool:
-        silence = self._without_answer.get(namespace)
+        silence = self.answers.silence(namespace)
         here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
         most = MAX_CHECKS_OF_NAMESPACE if silence is None else 1
@@ -178,27 +138,14 @@ class AdmissionChecks:
     async def _try(self, check: AdmissionCheck) -> None:
         job = check.job
         try:
-            await self._ask(check)
+            await self.ask(check)
         except PodRefused as error:
-            self._without_answer.pop(job.namespace, None)
             self.answers.refused(check)
             if not check.besides:
-                self._refused(job, error, check.needed)
+                self.refused(job, error, check.needed)
         except ClusterError as error:
-            self._note_no_answer(job.namespace, error)
+            self.answers.unanswered(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`
-            self.note_fault(job)
+            self.answers.note_fault(job)
         else:
-            self._without_answer.pop(job.namespace, None)
             self.answers.accepted(check)
-
-    def note_fault(self, job: Job) -> None:
-        """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
-        log.exception("the admission dry run of a job's pods failed job=%s", job.key)
-        self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS, PreemptionBar.INTERNAL_ERROR)
-
-    def _note_no_answer(self, namespace: str, error: ClusterError) -> None:
-        attempts, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0
-        self._without_answer[namespace] = attempts.failed(
-            time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=patience
-        )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +30,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.pods_to_create import pods_to_create
+from elastic_operator.plan.job.plan_writes import pods_to_create
+from elastic_operator.plan.planner import PassDecisions, Planner
 
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
@@ -52,50 +53,33 @@ class DeferredRelease:
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
-        condition = obs.status.condition(ConditionType.FULL_SIZE)
-        assignment = now.assignment
-        is_other = (
-            bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
-        )
-        if (
-            is_other
-            or condition is None
-            or condition.reason not in [reason for reason in SizeReason if reason.is_of_grant]
-        ):
+        condition, assignment = obs.status.condition(ConditionType.FULL_SIZE), now.assignment
+        size = len(assignment.keep) + len(assignment.create)
+        if assignment.release or size != obs.status.target_replicas:
             return now
-        if condition.observed_generation != obs.job.generation:
+        if condition is None or condition.observed_generation != obs.job.generation:
             return now
-        return replace(now, size_reason=Reason(condition.reason, condition.message))
+        is_of_grant = condition.reason in [reason for reason in SizeReason if reason.is_of_grant]
+        return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EvictionGate:
-    """Decides for each job from the observations and the allocation of a pass."""
+    """Decides for each job from the decisions of the present pass."""
 
-    def __init__(
-        self,
-        *,
-        admission_checks: AdmissionChecks,
-        nominator: Nominator,
-        limiter: EvictionLimiter,
-        pods: Store[objects.Pod],
-        reads: Callable[[str], bool],
-    ) -> None:
-        self._admission_checks, self._nominator, self._limiter, self._pods, self._reads = (
-            admission_checks,
-            nominator,
-            limiter,
-            pods,
-            reads,
-        )
-        self._obs: Mapping[str, Observation] = {}
-        self._allocation: Allocation | None = None
-        self._fresh = True
+    planner: Planner
+    admission_checks: AdmissionChecks
+    nominator: Nominator
+    limiter: EvictionLimiter
+    pods: Store[objects.Pod]
+    is_fresh: Callable[[], bool]
+    """Whether the stores are recent enough to create pods."""
+    reads: Callable[[str], bool]
+    """Whether logs of failed pods of a job (uid) are being read."""
+
+    def __post_init__(self) -> None:
         self._waits_since: dict[str, float] = {}
         """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
-
-    def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
-        """Take the decisions of this pass, and whether the stores are fresh."""
-        self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._waits_since)
@@ -108,15 +92,15 @@ class EvictionGate:
         """
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
-        if released and self._reads(uid):
+        if released and (self.reads(uid) or not self.is_fresh()):
             return DeferredRelease(frozenset(released))
-        waiting = self._without_answer(uid) if released and self._fresh else frozenset()
-        if not released or (self._fresh and not waiting):
+        waiting = self._without_answer(uid) if released else frozenset()
+        if not waiting:
             self._waits_since.pop(uid, None)
             return DeferredRelease()
         now = time.monotonic()
         longest = PENDING_SECONDS if allocation.has_pending_preemptors(uid) else ALL_ANSWERS_SECONDS
-        if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
+        if now < self._waits_since.setdefault(uid, now) + longest:
             return DeferredRelease(frozenset(released))
         return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
 
@@ -139,54 +123,59 @@ class EvictionGate:
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
-        nominated = self._nominator.steps_before(uid)
+        nominated = self.nominator.steps_before(uid)
 
         async def counted() -> bool:
             if nominated is not None and not await nominated():
                 return False
-            self._limiter.note_evictions(pods)
+            self.limiter.note_evictions(pods)
             return True
 
         return counted if pods else nominated
 
     @property
+    def _decided(self) -> PassDecisions:
+        assert self.planner.decided is not None, "the planner has decided in this pass"
+        return self.planner.decided
+
+    @property
     def _now(self) -> Allocation:
-        assert self._allocation is not None, "a pass has begun"
-        return self._allocation
+        return self._decided.allocation
 
     def _can_use_room(self, uid: str, victim_job: str) -> bool:
         """Whether the API server is known to accept the job's pods.
 
         If not, a dry run is queued, and the victim job is decided on again after the answer.
         """
-        obs = self._obs.get(uid)
-        if self._reads(uid):
+        obs = self._decided.obs.get(uid)
+        if self.reads(uid):
             return False
         if obs is None:
             return True
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
-            self._admission_checks.note_fault(obs.job)
+            self.admission_checks.answers.note_fault(obs.job)
             return False
         if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._now.position(uid)
-        return self._admission_checks.have_passed(
+        return self.admission_checks.have_passed(
             obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
         )
 
     def _admission_check(self, uid: str) -> AdmissionCheck | None:
         """The present question about the job's pods, if there is any."""
-        obs, creates = self._obs.get(uid), self._creates(uid)
+        all_obs = self._decided.obs
+        obs, creates = all_obs.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
         others = [
-            self._obs[uid].job
-            for uid in sorted(self._admission_checks.answered_or_running() - {job.uid})
-            if uid in self._obs
+            all_obs[uid].job
+            for uid in sorted(self.admission_checks.answered_or_running() - {job.uid})
+            if uid in all_obs
         ]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return AdmissionCheck(
@@ -199,14 +188,14 @@ class EvictionGate:
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The job's planned pods, as if their room were free."""
-        obs, slots = self._obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
+        obs, slots = self._decided.obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
         return pods_to_create(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to be deleted or are being deleted."""
         return [
             pod
-            for pod in self._pods
+            for pod in self.pods
             if pod.metadata.namespace == namespace
             and (pod.metadata.uid in evicted or pod.metadata.deletion_timestamp is not None)
         ]

@@ -9,22 +9,37 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-from elastic_operator.cluster import api_requests, objects
+import msgspec
+
+from elastic_api.status import rfc3339
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
-from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.nominate import nominate
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.dispatch import StepsBefore
+from elastic_operator.loop.writes.master import pod_now
 from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
-from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
+from elastic_operator.plan.facts.waits import FUTILE_TRIES
 from elastic_operator.read.foreign.foreign_pod import PodBackoff
-from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
+from elastic_operator.read.foreign.reservation import (
+    CONDITION,
+    MAX_ANNOTATED_SECONDS,
+    Reservation,
+    is_annotated,
+    is_renewable,
+    reservation_of,
+)
+from elastic_worker.contract import ANNOTATION_RESERVED
 
 log = logging.getLogger(__name__)
 
@@ -37,47 +52,49 @@ CHANGED_SECONDS = 0.5
 """A pod that has changed meanwhile is not tried again for this long, so that the watch can bring the change."""
 
 
+class _Write(NamedTuple):
+    """A write for one pod; `node` is the one that the pod is nominated for, or "" if it is nominated for none."""
+
+    task: asyncio.Task[bool]
+    node: str
+
+
+@dataclass(eq=False, repr=False)
 class Nominator:
-    """Writes the nominations that the passes decide.
+    """Writes the nominations that the passes decide."""
 
-    Args:
-        keeps_seconds: How long a node is kept for a pod beyond the grace of the evicted pods.
-        grace_ceiling: The longest grace of a leaving pod of a namespace (seconds).
-        now: Epoch seconds on the API server's clock.
-        on_change: Called when everything must be decided again.
-    """
+    session: Session
+    pods: Store[objects.Pod]
+    keeps_seconds: float
+    """How long a node is kept for a pod beyond the grace of the evicted pods."""
+    grace_ceiling: Callable[[str], int]
+    """The longest grace of a leaving pod of a namespace (seconds)."""
+    events: EventRecorder
+    metrics: Metrics
+    now: Callable[[], float]
+    """Epoch seconds on the API server's clock."""
+    on_change: Callable[[], None]
+    """Called when everything must be decided again."""
 
-    def __init__(
-        self,
-        session: Session,
-        pods: Store[objects.Pod],
-        *,
-        keeps_seconds: float,
-        grace_ceiling: Callable[[str], int],
-        events: EventRecorder,
-        metrics: Metrics,
-        now: Callable[[], float],
-        on_change: Callable[[], None],
-    ) -> None:
-        self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
-        self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
-        self._now, self._on_change = now, on_change
+    def __post_init__(self) -> None:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._backoffs: dict[str, PodBackoff] = {}
-        self._writing: dict[str, asyncio.Task[bool]] = {}
-        self._nominating: dict[str, str] = {}
-        """The node for which each pod (uid) is being nominated now."""
+        self._writing: dict[str, _Write] = {}
+        """The write under way for each pod (uid)."""
         self._cleared_nodes = frozenset[str]()
         """The nodes on which pods are about to be evicted for a foreign pod."""
 
     def backoff(self, uid: str) -> PodBackoff | None:
         """The foreign pod's back-off: until when (epoch seconds), and why."""
         known = self._backoffs.get(uid)
-        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
+        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self.now()):
             del self._backoffs[uid]
             return None
         return known
+
+    def _back_off(self, uid: str, seconds: float, why: str) -> None:
+        self._backoffs[uid] = PodBackoff(self.now() + seconds, why)
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41)."""
@@ -99,10 +116,14 @@ class Nominator:
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
-        tasks = [self._begin(nomination) for nomination in nominations]
+        writes = [self._begin(nomination) for nomination in nominations]
+        are_these = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
 
         async def all_nominated() -> bool:
-            return all(await asyncio.gather(*(asyncio.shield(task) for task in tasks)))
+            """False while a pod is being nominated for another node, by the decision of an earlier pass: no pod on this
+            node may be evicted for it (145). After the nomination under way, everything is decided again.
+            """
+            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and are_these
 
         return all_nominated
 
@@ -121,78 +142,65 @@ class Nominator:
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""
-        under_way = list(self._writing.values())
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await cancel_and_wait(write.task for write in self._writing.values())
 
-    def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
-        """The nomination of the pod, one for all jobs that make room for it.
+    def _begin(self, nomination: Nomination) -> _Write:
+        """The nomination of the pod, one for all jobs that make room for it, or another write for it under way."""
+        uid, node = nomination.uid, nomination.node
+        return self._writing.get(uid) or self._start(uid, self._nominate(nomination), node)
 
-        Its result is False while the pod is being nominated for another node, by the decision of an earlier pass: no
-        pod on this node may be evicted for it (145). After the nomination under way, everything is decided again.
-        """
-        task = self._writing.get(nomination.uid)
-        if task is None:
-            self._nominating[nomination.uid] = nomination.node
-            return self._start(nomination.uid, self._nominate(nomination))
-        is_this = self._nominating.get(nomination.uid) == nomination.node
-        return task if is_this else asyncio.ensure_future(_false_after(task))
-
-    def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
-        task = asyncio.ensure_future(self._guarded(uid, work))
-        self._writing[uid] = task
-        task.add_done_callback(lambda _: self._ended(uid))
-        return task
+    def _start(self, uid: str, work: Awaitable[bool], node: str = "") -> _Write:
+        write = self._writing[uid] = _Write(asyncio.create_task(self._guarded(uid, work)), node)
+        write.task.add_done_callback(lambda _: self._ended(uid))
+        return write
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
         """The result of the work. After an error of the operator's own, only this pod backs off, and no job (88)."""
         try:
             return await work
         except Exception as error:
-            self._metrics.count_error("pod")
-            self._backoffs[uid] = PodBackoff(
-                self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
-            )
+            self.metrics.count_error("pod")
+            self._back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
-        self._nominating.pop(uid, None)
-        self._on_change()
+        self.on_change()
 
     async def _nominate(self, nomination: Nomination) -> bool:
-        pod = self._pods.get(nomination.uid)
+        pod = self.pods.get(nomination.uid)
         if pod is None:
             return False
-        now, before = self._now(), reservation_of(pod)
+        now, before = self.now(), reservation_of(pod)
         has_run_out = before.has_run_out(now)
         if has_run_out:
             before = before.ran_out(now)
-        until = now + self._grace_seconds(nomination.victims) + self._keeps_seconds
-        if not await self._write(
-            pod, Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
-        ):
+        until = now + self._grace_seconds(nomination.victims) + self.keeps_seconds
+        wanted = Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
+        if not await self._write(pod, wanted):
             return False
         if has_run_out:
             self._tell_expired(pod)
-        self._metrics.nominations.inc()
+        self.metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for the pod."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
-        self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
+        self.events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
     def _grace_seconds(self, victims: Iterable[str]) -> int:
         """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
-        pods = [pod for uid in victims if (pod := self._pods.get(uid)) is not None]
-        graces = (
-            min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
+        leaving = [pod for uid in victims if (pod := self.pods.get(uid)) is not None]
+        return max(
+            (
+                min(one.spec.termination_grace_period_seconds, self.grace_ceiling(one.metadata.namespace))
+                for one in leaving
+            ),
+            default=0,
         )
-        return max(graces, default=0)
 
     async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
         """Nominate the pod again, after a pause. In a gang the node may have changed (167).
@@ -201,10 +209,10 @@ class Nominator:
         nomination.
         """
         await asyncio.sleep(RENEW_SECONDS)
-        pod = self._pods.get(before.metadata.uid)
+        pod = self.pods.get(before.metadata.uid)
         if pod is None or reservation_of(pod).node != reservation_of(before).node:
             return False
-        if not is_renewable(pod, reserved, self._now()):
+        if not is_renewable(pod, reserved, self.now()):
             return False
         try:
             renewed = await self._put(pod, reserved)
@@ -217,7 +225,7 @@ class Nominator:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        expired = reservation.ran_out(now := self._now())
+        expired = reservation.ran_out(now := self.now())
         if not await self._write(pod, expired):
             return False
         self._tell_expired(pod, backoff=expired.backoff_until - now if expired.is_in_backoff(now) else 0.0)
@@ -225,7 +233,7 @@ class Nominator:
 
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:
         node = reservation_of(pod).node
-        self._metrics.reservations_expired.inc()
+        self.metrics.reservations_expired.inc()
         text = f"kube-scheduler did not bind the pod to {node} before the reservation ended."
         if backoff:
             text += (
@@ -236,7 +244,7 @@ class Nominator:
         else:
             text += " The operator tries another node, and avoids this one for a while."
         log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
-        self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self.events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
@@ -247,9 +255,9 @@ class Nominator:
             except Conflict:
                 return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
-            self._backoffs[uid] = PodBackoff(self._now() + CHANGED_SECONDS, "it has just changed")
+            self._back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._backoffs[uid] = PodBackoff(self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self._back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
@@ -261,14 +269,8 @@ class Nominator:
 
         Raises ClusterError; Conflict if another program has nominated the pod.
         """
-        meta = before.metadata
-        try:
-            pod = await api_requests.get_pod(self._session, meta.namespace, meta.name)
-        except NotFound:
-            self._pods.observe_deleted(meta.uid)
-            return False
-        self._pods.observe(pod)
-        if pod.metadata.uid != meta.uid or pod.spec.node_name:
+        pod = await pod_now(self.session, self.pods, before.metadata)
+        if pod is None or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
             raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
@@ -277,19 +279,42 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            written = await nominate(self._session, pod, reservation, self._now())
+            written = await nominate(self.session, pod, reservation, self.now())
         except NotFound:
-            self._pods.observe_deleted(pod.metadata.uid)
+            self.pods.observe_deleted(pod.metadata.uid)
             return False
-        self._pods.observe(written)
+        self.pods.observe(written)
         return True
-
-
-async def _false_after(write: asyncio.Future[bool]) -> bool:
-    """Wait for the end of `write`; always False."""
-    await asyncio.wait([write])
-    return False
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
+
+
+async def nominate(session: Session, pod: objects.Pod, reservation: Reservation, now: float) -> objects.Pod:
+    """Nominate the pod for the node of the reservation, or withdraw the nomination if there is no node.
+
+    Raises:
+        Conflict: the pod has changed, or another pod has its name now.
+        NotFound: the pod is deleted.
+        ClusterError: anything else.
+    """
+    meta, node = pod.metadata, reservation.node
+    if is_annotated(pod) and meta.annotations.reserved:  # which may have been forged
+        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+    condition = {
+        "type": CONDITION,
+        "status": "True" if node else "False",
+        "reason": "NodeReserved" if node else "NoNodeReserved",
+        "message": msgspec.json.encode(reservation).decode(),
+        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
+    }
+    body: dict[str, Any] = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
+    }
+    if meta.annotations.reserved:
+        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
+    path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
+    answer = await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node))
+    return objects.decode(answer, objects.Pod)

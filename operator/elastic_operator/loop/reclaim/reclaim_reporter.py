@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable
+from dataclasses import dataclass
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
@@ -22,25 +23,23 @@ from elastic_operator.plan.facts.text import listed, names_of, pods
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class ReclaimReporter:
-    def __init__(
-        self,
-        jobs: Store[objects.CustomObject],
-        pods: Store[objects.Pod],
-        *,
-        events: EventRecorder,
-        metrics: Metrics,
-    ) -> None:
-        self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
+    jobs: Store[objects.CustomObject]
+    pods: Store[objects.Pod]
+    events: EventRecorder
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
         self._held_up: frozenset[tuple[str, bool]] = frozenset()
         self._reported: frozenset[str] = frozenset()
-        self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
+        self._times = ReclaimTimes(self.metrics, is_bound=self._is_bound)
 
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Report on a new allocation, made from that input."""
         self._report_held_up(allocation)
-        self._metrics.not_lasting.inc(len(allocation.would_not_last))
-        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
+        self.metrics.not_lasting.inc(len(allocation.would_not_last))
+        self.metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
 
     def report_futile(self, inputs: AllocationInputs, preemptors: Container[str]) -> None:
@@ -53,32 +52,26 @@ class ReclaimReporter:
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is deleted."""
-        pod = self._pods.get(uid)
+        pod = self.pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
     def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
         previous = self._held_up
         self._held_up = frozenset((entry.demand.uid, hit.needs_higher_limit) for entry, hit in allocation.held_up)
-        self._metrics.waiting_for_limit.set(len(allocation.held_up))
-        self._metrics.too_large.set(sum(hit.needs_higher_limit for _, hit in allocation.held_up))
+        self.metrics.waiting_for_limit.set(len(allocation.held_up))
+        self.metrics.too_large.set(sum(hit.needs_higher_limit for _, hit in allocation.held_up))
         for entry, hit in allocation.held_up:
             demand = entry.demand
             if (demand.uid, hit.needs_higher_limit) in previous:
                 continue
-            why = hit.reason
-            kind = "pod" if entry.foreign_pod else "job"
-            log.warning(
-                "a preemptor waits for a limit on evictions %s=%s/%s reason=%r",
-                kind,
-                demand.namespace,
-                demand.name,
-                why.message,
-            )
-            pod = self._pods.get(demand.uid) if entry.foreign_pod else None
+            why, kind = hit.reason, "pod" if entry.foreign_pod else "job"
+            text = "a preemptor waits for a limit on evictions %s=%s/%s reason=%r"
+            log.warning(text, kind, demand.namespace, demand.name, why.message)
+            pod = self.pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and hit.needs_higher_limit:
-                self._events.record(subject, Event(why.code, why.message, "Warning"))
+                self.events.record(subject, Event(why.code, why.message, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
@@ -90,29 +83,25 @@ class ReclaimReporter:
                 names = ", ".join(names_of(preemptors))
                 text = f"{pods(len(new))} would be evicted for {names}. reclaim.mode is DryRun."
                 log.info("event recorded job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
-                self._events.record(job, Event("WouldReclaim", text))
-                self._metrics.would_evict.inc(len(new))
+                self.events.record(job, Event("WouldReclaim", text))
+                self.metrics.would_evict.inc(len(new))
 
     def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
         """Report on one pod of each of these gangs that there is no room for the whole gang; `gangs` are their pods
         (uids).
         """
         for uids in gangs:
-            pod = self._pods.get(min(uids))
+            pod = self.pods.get(min(uids))
             if pod is None:
                 continue
             text = (
                 f"The {len(uids)} waiting pods of this pod's gang do not all fit into the room that its team may use."
                 " No pods are evicted for a part of a gang."
             )
-            log.info(
-                "event recorded pod=%s/%s event=NoRoomForGang message=%r",
-                pod.metadata.namespace,
-                pod.metadata.name,
-                text,
-            )
-            self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
+            meta = pod.metadata
+            log.info("event recorded pod=%s/%s event=NoRoomForGang message=%r", meta.namespace, meta.name, text)
+            self.events.record(pod_subject(pod), Event("NoRoomForGang", text))
 
     def _job_of(self, uid: str) -> Subject | None:
-        job = self._jobs.get(uid)
+        job = self.jobs.get(uid)
         return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None

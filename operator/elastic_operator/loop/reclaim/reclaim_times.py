@@ -29,21 +29,15 @@ class _WaitingPreemptor:
 class ReclaimTimes:
     """The waits of preemptors. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        *,
-        is_bound: Callable[[str], bool | None],
-        clock: Callable[[], float] = lambda: time.monotonic(),
-    ) -> None:
-        self._metrics, self._is_bound, self._clock = metrics, is_bound, clock
+    def __init__(self, metrics: Metrics, *, is_bound: Callable[[str], bool | None]) -> None:
+        self._metrics, self._is_bound = metrics, is_bound
         self._waiting: dict[str, _WaitingPreemptor] = {}
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
 
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Measure by a new allocation, made from that input."""
-        now, evictions = self._clock(), allocation.evictions
+        now, evictions = time.monotonic(), allocation.evictions
         pods = {foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods}
         jobs = {job.uid: job for job in inputs.jobs if _lacks_minimum(job)}
         self._end(pods.keys() | jobs.keys(), {job.uid for job in inputs.jobs}, now)

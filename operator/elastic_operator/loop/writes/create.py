@@ -1,15 +1,25 @@
-"""Creates a plan's pods, and decides whether a refusal is about the pod itself."""
+"""Creates a plan's pods, and decides whether a refusal is about the pod itself.
+
+Before the pods come the objects by which the pods of a job meet: its Service, its NetworkPolicy, and the Secret of
+Elastic jobs. `master` writes the master's address into the EndpointSlice of the Service.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
+from secrets import token_urlsafe
 from typing import Any
 
+from elastic_api.ports import master_port
 from elastic_api.template import main_container
+from elastic_operator.build.elastic_pod import build_secret
+from elastic_operator.build.names import service_name
+from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.service import build_service
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
     ApiError,
@@ -20,19 +30,23 @@ from elastic_operator.cluster.errors import (
     refuses_pod,
     severity,
 )
-from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.session import MAX_WRITES, Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.writes.networking import Networking
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
-MAX_PODS_AT_ONCE = 32
-"""The most pods created at once. It equals the most writes at once (28), because a manifest that only waits for its
-turn takes up to 1 MB.
+MAX_PODS_AT_ONCE = MAX_WRITES
+"""The most pods created at once: the most writes in flight (28), because a manifest that only waits for its turn takes
+up to 1 MB.
 """
+MAX_SERVICES_AT_ONCE = 8
+"""The most Services created at once (28). The API server creates them one by one, and more would only run into their
+time limit.
+"""
+TOKEN_BYTES = 32
 
 
 class Creator:
@@ -40,40 +54,56 @@ class Creator:
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
-        self._networking = Networking(session, stores, build.network)
         self._pods, self._building = asyncio.Semaphore(MAX_PODS_AT_ONCE), asyncio.Lock()
+        self._services = asyncio.Semaphore(MAX_SERVICES_AT_ONCE)
 
     async def create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         """Create these pods of the job. Raises the errors of the cluster layer, and PodRefused.
 
         `sent` collects the names of pods that may have been created, even if another creation fails (48).
         """
-        service = await self._networking.ensure(job, creates)
+        service = await self._ensure_network(job, creates)
         await gather_all((self.create(job, create, service, sent) for create in creates), of=job.key)
+
+    async def _ensure_network(self, job: Job, creates: tuple[CreatePod, ...]) -> objects.Service:
+        """Create the missing objects by which these pods meet; returns the job's Service."""
+        assert job.spec is not None, "pods are created from a spec that could be read"
+        if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
+            # A later master creates it again if somebody has deleted it.
+            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
+            await api_requests.ensure_secret(self._session, secret)
+        service = self._stores.services.named(service_name(job.name), job.namespace)
+        if self._build.network is not None:
+            manifest = build_network_policy(job, self._build.network)
+            is_new = service is None
+            await api_requests.ensure_network_policy(self._session, manifest, is_new=is_new)
+        if service is None or not api_requests.is_ours(service.metadata, job.uid):
+            async with self._services:
+                manifest = build_service(job, port=master_port(job.uid, job.spec))
+                service = await api_requests.ensure_service(self._session, manifest)
+            self._stores.services.observe(service)
+        return service
 
     async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         """Create one pod, when its turn comes."""
-        async with self._pods:
-            await self._create_now(job, create, service, sent)
-
-    async def _create_now(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(create.role)
-        async with self._building:
-            address, port = service.spec.cluster_ip, service.port
-            manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
-            await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
-        name = manifest["metadata"]["name"]
-        sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
-        try:
-            pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
-        except ClusterError as error:
-            if not has_unknown_outcome(error):
-                sent.discard(name)
-            raise_refusal(error, create.role, manifest, template)
-            raise
-        if not pod.metadata.labels.incarnation:
-            await self._reject(job, pod, create.role)
+        async with self._pods:
+            async with self._building:
+                address, port = service.spec.cluster_ip, service.port
+                manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
+                await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
+            name = manifest["metadata"]["name"]
+            sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
+            try:
+                pod = await api_requests.create_pod(self._session, manifest)
+            except ClusterError as error:
+                if not has_unknown_outcome(error):
+                    sent.discard(name)
+                raise_refusal(error, create.role, manifest, template)
+                raise
+            if not pod.metadata.labels.incarnation:
+                await self._reject(job, pod, create.role)
         log.info("created a pod job=%s pod=%s node=%s", job.key, name, create.node or "any")
         self._stores.pods.observe(pod)
 

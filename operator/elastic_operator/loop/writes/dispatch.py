@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
-from elastic_operator.cluster.pruned_fields import PrunedFields
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
@@ -49,7 +49,6 @@ class _Work:
     job: Job
     plan: Plan
     stored_status: dict[str, Any]
-    may_create: bool = False
     writes_status: bool = True
     clears: bool = True
     tries: int = 0
@@ -57,49 +56,30 @@ class _Work:
     sent: set[str] = field(default_factory=set)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Dispatcher:
-    """The plans under way.
+    """The plans under way."""
 
-    Args:
-        pruned_fields: The fields of statuses that the API server drops.
-        is_fresh: Whether the stores are recent enough to create pods.
-        on_done: Called with a job's uid when its plan is carried out or has failed.
-        on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
-    """
+    executor: PlanExecutor
+    shapes: Shapes
+    ledger: Ledger
+    failed_writes: FailedWrites
+    metrics: Metrics
+    is_fresh: Callable[[], bool]
+    """Whether the stores are recent enough to create pods."""
+    on_done: Callable[[str], None]
+    """Called with a job's uid when its plan is carried out or has failed."""
+    on_internal_error: Callable[[str, Exception], object]
+    """Called with a job's uid and an error of the operator's own that made its plan fail."""
+    on_pods_created: Callable[[str], None] = lambda _: None
+    on_pod_rejected: Callable[[Job], None] = lambda _: None
 
-    def __init__(
-        self,
-        *,
-        executor: PlanExecutor,
-        shapes: Shapes,
-        ledger: Ledger,
-        failed_writes: FailedWrites,
-        metrics: Metrics,
-        pruned_fields: PrunedFields,
-        is_fresh: Callable[[], bool],
-        on_done: Callable[[str], None],
-        on_internal_error: Callable[[str, Exception], object],
-        on_pods_created: Callable[[str], None] = lambda _: None,
-        on_pod_rejected: Callable[[Job], None] = lambda _: None,
-    ) -> None:
-        self.executor, self.shapes, self.ledger = executor, shapes, ledger
-        self.failed_writes, self.metrics, self.is_fresh = failed_writes, metrics, is_fresh
-        self.on_done, self.on_internal_error, self.on_pods_created, self.on_pod_rejected = (
-            on_done,
-            on_internal_error,
-            on_pods_created,
-            on_pod_rejected,
-        )
+    def __post_init__(self) -> None:
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(pruned_fields)
+        self.status_times = StatusTimes(self.executor.pruned_fields)
 
     def busy(self, uid: str) -> bool:
         return uid in self._busy
-
-    def backing_off(self) -> Set[str]:
-        """The jobs (uids) for which no plan can be started now, because their next try is not due."""
-        failed, now = self.failed_writes, time.monotonic()
-        return {uid for uid in failed.uids() if failed.failed_write(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
@@ -107,17 +87,13 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """Cancel the plans under way."""
-        under_way = list(self._busy.values())
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await cancel_and_wait(self._busy.values())
 
     def start(
         self,
         body: objects.CustomObject,
         job: Job,
         plan: Plan,
-        *,
         steps_before: Callable[[], StepsBefore | None] = lambda: None,
     ) -> float:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
@@ -134,20 +110,16 @@ class Dispatcher:
         failed = self.failed_writes.failed_write(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
-        may_create = self.is_fresh()
-        if not may_create and plan.creates:
+        if plan.creates and not self.is_fresh():
             plan = replace(plan, creates=())
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
-        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        stored_status, tries = body.status.unpack(), failed.attempts.times
         work = _Work(
             job,
             plan,
-            stored_status,
-            may_create=may_create,
-            writes_status=writes_status,
-            tries=tries,
+            body.status.unpack(),
+            writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
+            tries=failed.attempts.times,
             steps_before=steps_before(),
         )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
@@ -205,7 +177,6 @@ class Dispatcher:
                     job,
                     work.plan,
                     stored_status=work.stored_status,
-                    may_create=work.may_create,
                     writes_status=work.writes_status,
                     sent=work.sent,
                     pods=lambda: self.ledger.own_pods(job.uid),

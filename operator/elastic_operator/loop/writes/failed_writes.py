@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import DirtyJobs, drop_absent
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, JobFeedback
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -67,9 +67,9 @@ class FailedWrites:
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._jobs)
 
-    def uids(self) -> Set[str]:
-        """The jobs whose last try has failed."""
-        return {uid for uid, record in self._jobs.items() if record.attempts.times}
+    def backing_off(self, now: float) -> Set[str]:
+        """The jobs (uids) whose next try is not due at `now` (monotonic)."""
+        return {uid for uid, record in self._jobs.items() if record.wait(now) > 0}
 
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""
@@ -80,6 +80,11 @@ class FailedWrites:
             self._jobs[job.uid] = FailedWrite(
                 pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
             )
+
+    def feedback(self, uid: str, generation: int) -> JobFeedback:
+        """The job's failed writes in words for users, for this generation of its spec."""
+        failed = self.failed_write(uid)
+        return JobFeedback(failed.message, failed.pods_rejected, failed.rejection(generation))
 
     def failed_write(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""

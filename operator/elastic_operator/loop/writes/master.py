@@ -5,13 +5,16 @@ into an annotation of the master.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from itertools import count
 
 from elastic_operator.build.names import service_name
 from elastic_operator.build.service import build_endpoint_slice
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import Conflict, NotFound
+from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.decisions import Membership, Route
 from elastic_operator.plan.facts.job import Job
@@ -39,7 +42,7 @@ class Masters:
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
         known = self._stores.slices.named(service_name(job.name), job.namespace)
-        ensured = await api_requests.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
+        ensured = await api_requests.ensure_endpoint_slice(self._session, manifest, known=known)
         self._stores.slices.observe(ensured)
 
     async def write_membership(self, job: Job, membership: Membership) -> None:
@@ -63,7 +66,7 @@ class Masters:
                 self._stores.pods.observe_deleted(membership.uid)
                 return
             except Conflict:
-                before, pod = pod, await self._pod_now(job, membership)
+                before, pod = pod, await pod_now(self._session, self._stores.pods, pod.metadata)
                 if pod is not None and (tries >= MAX_MASTER_TRIES or _is_annotated_anew(pod, before)):
                     raise
             else:
@@ -71,17 +74,16 @@ class Masters:
                 self._stores.pods.observe(answer)
                 return
 
-    async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
-        """The pod as it is now; None if it is deleted."""
-        try:
-            pod = await api_requests.get_pod(self._session, job.namespace, membership.name)
-        except NotFound:
-            pod = None
-        if pod is None or pod.metadata.uid != membership.uid:
-            self._stores.pods.observe_deleted(membership.uid)
-            return None
-        self._stores.pods.observe(pod)
-        return pod
+
+async def pod_now(session: Session, pods: Store[objects.Pod], meta: Meta) -> objects.Pod | None:
+    """The pod as it is now, put into the store; None if it is deleted. Raises ClusterError."""
+    with suppress(NotFound):
+        pod = await api_requests.get_pod(session, meta.namespace, meta.name)
+        if pod.metadata.uid == meta.uid:
+            pods.observe(pod)
+            return pod
+    pods.observe_deleted(meta.uid)
+    return None
 
 
 def _is_annotated_anew(pod: objects.Pod, before: objects.Pod) -> bool:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from elastic_api.job import PLURAL
+from elastic_api.status import JobStatus
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.events import EventRecorder, job_subject
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.create import Creator, gather_all
-from elastic_operator.loop.writes.job_status import JobStatuses, OnStatusWritten, ignore_written
 from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -27,25 +30,22 @@ from elastic_operator.plan.job.counts import with_created
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class PlanExecutor:
-    """Carries out plans. `on_status_written` is called for each status that was written, with the job as it was before.
+    """Carries out plans."""
 
-    `pruned_fields` are the fields of jobs' statuses that the API server drops.
-    """
+    session: Session
+    stores: Stores
+    events: EventRecorder
+    build: BuildSettings
+    on_status_written: Callable[[Job, JobStatus], None] = lambda _job, _status: None
+    """Called for each status that was written, with the job as it was before."""
 
-    def __init__(
-        self,
-        session: Session,
-        stores: Stores,
-        events: EventRecorder,
-        build: BuildSettings,
-        *,
-        on_status_written: OnStatusWritten = ignore_written,
-    ) -> None:
-        self.session, self.stores, self.events, self.build = session, stores, events, build
-        self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
-        self._statuses = JobStatuses(session, stores, on_status_written)
-        self.pruned_fields = self._statuses.pruned_fields
+    def __post_init__(self) -> None:
+        self._creator = Creator(self.session, self.stores, self.build)
+        self._masters = Masters(self.session, self.stores)
+        self.pruned_fields = PrunedFields(PLURAL)
+        """The fields of jobs' statuses that the API server drops."""
 
     async def carry_out(
         self,
@@ -53,36 +53,72 @@ class PlanExecutor:
         plan: Plan,
         *,
         stored_status: dict[str, Any],
-        may_create: bool,
+        writes_status: bool,
         sent: set[str],
-        writes_status: bool = True,
-        pods: Callable[[], Iterable[OwnPod]] = tuple,
+        pods: Callable[[], Iterable[OwnPod]],
     ) -> None:
         """Carry out the plan; `stored_status` is the status as the API server has it. Raises the errors of the cluster
         layer.
 
         `sent` collects the names of pods that may have been created, even if another write fails (48).
         """
-        if plan.write_status_first:
-            urgent = bool(plan.deletes)
-            if not await self._statuses.write(job, plan.status, stored_status=stored_status, before_delete=urgent):
-                return
-            self.record_events(job, plan.events)
+        if plan.write_status_first and not await self._write_status(job, plan, stored_status):
+            return
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
         await gather_all([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
-        if plan.creates and may_create:
+        if plan.creates:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._masters.write_endpoint_slice(job, plan.route)
-        if (
-            writes_status
-            and not plan.write_status_first
-            and await self._statuses.write(job, plan.status, stored_status=stored_status)
-        ):
-            self.record_events(job, plan.events)
+        if writes_status and not plan.write_status_first:
+            await self._write_status(job, plan, stored_status)
         if plan.delete_job:
             await self._delete_job(job)
+
+    async def _write_status(self, job: Job, plan: Plan, stored_status: dict[str, Any]) -> bool:
+        """Write the plan's status, and record its events. Returns whether the job still exists.
+
+        The write names the newest known resourceVersion, and not the one that the decision was made from: the operator
+        is the only writer of the status, and an edit of the job meanwhile wakes the loop anyway.
+
+        Raises the errors of the cluster layer. After a Conflict the job has been read again.
+        """
+        new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        body = self.stores.jobs.get(job.uid)
+        if body is None:
+            return False
+        try:
+            answer = await api_requests.patch_job_status(
+                self.session,
+                job.namespace,
+                job.name,
+                resource_version=body.metadata.resource_version,
+                stored_status=stored_status,
+                new=new,
+                before_delete=plan.write_status_first and bool(plan.deletes),  # which wait for this write
+            )
+        except NotFound:
+            self.stores.jobs.observe_deleted(job.uid)
+            return False
+        except Conflict:
+            await self._read_again(job)
+            raise
+        if answer is not None:
+            self.pruned_fields.compare(new, answer.get("status", {}))
+            self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+            self.on_status_written(job, plan.status)
+        self.record_events(job, plan.events)
+        return True
+
+    async def _read_again(self, job: Job) -> None:
+        """Read the job again before the next try, because somebody else has written it."""
+        try:
+            answer = await api_requests.get_job(self.session, job.namespace, job.name)
+        except NotFound:
+            self.stores.jobs.observe_deleted(job.uid)
+        else:
+            self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
 
     async def _delete_job(self, job: Job) -> None:
         """Delete a job whose time is over. A job that was created for a question stays if somebody edits it meanwhile,
@@ -117,11 +153,7 @@ class PlanExecutor:
 
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
         """The present ceiling for the grace of a pod that was created with a longer one, or by somebody else (95)."""
-        stored = self.stores.pods.get(pod.uid)
-        if stored is None or job.context.grace_ceiling is None:
+        stored, ceiling = self.stores.pods.get(pod.uid), job.context.grace_ceiling
+        if stored is None or ceiling is None or stored.spec.termination_grace_period_seconds <= ceiling:
             return None
-        return (
-            job.context.grace_ceiling
-            if stored.spec.termination_grace_period_seconds > job.context.grace_ceiling
-            else None
-        )
+        return ceiling

@@ -49,6 +49,5 @@ What comes out:
     assignments     the pods of one job to keep, to release and to create
     explain         why a job is not bigger
     explain_quota   the same where a quota, or the right of other teams, is the reason
-    explain_nodes   the same where the job waits for new nodes
     supply          how many pods the nodes hold, for these sentences
 """

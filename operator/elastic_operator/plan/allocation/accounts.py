@@ -8,6 +8,7 @@ it. To other teams, all namespaces without a policy are one team; their own shar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from math import inf
@@ -51,7 +52,6 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
-        self.own_path: tuple[Account, ...] = (self,)
         self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
         self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_with_terminating = self.terminating = self.not_yet_held = 0
@@ -68,9 +68,7 @@ class Account:
                 account.not_yet_held += gpus
 
     def entitlement(self, need: int) -> Entitlement:
-        """The right by which the team may use `need` more GPUs, as other teams see it: the weakest right on the
-        path.
-        """
+        """The right to `need` more GPUs, as other teams see it: the weakest right on the path."""
         entitlement = Entitlement.GUARANTEED
         for account in self.path_seen_by_others:
             after = account.used + need
@@ -97,7 +95,7 @@ def diverging_paths(one: Account, other: Account) -> tuple[tuple[Account, ...], 
     Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
     if one.parent is other.parent and one is not other:
-        return one.own_path, other.own_path
+        return (one,), (other,)
     known = one.paths_to.get(other)
     if known is None:
         ours, theirs = ((), ()) if one is other else (one.path_seen_by_others[::-1], other.path_seen_by_others[::-1])
@@ -120,13 +118,19 @@ class Accounts:
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
         self.capacity = dict.fromkeys(self._flavors, 0)
-        self.flavor_of = self._find_flavors(inputs, board)
+        self.flavor_of = list[dict[str, str]]()
+        """The flavor of each GPU resource, by node. Nodes with the same flavors share one dict."""
+        shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        for node in board.nodes:
+            covering = (flavor for flavor in inputs.settings.flavors if flavor.covers(node.labels))
+            of = {resource: flavor.name for flavor in covering for resource in flavor.resources}
+            self.flavor_of.append(shared.setdefault(tuple(of.items()), of))
         for team in inputs.teams:
             for flavor in self._flavors:
                 self._account(team.name, flavor)
         self._without_jobs = dict(self.capacity)
         for number, node in enumerate(board.nodes):
-            self._count_node(number, node, is_open=number in board.open_set, sign=+1)
+            self._count_node(number, node, +1)
 
     def account_of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
@@ -151,24 +155,13 @@ class Accounts:
             known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 
-    def _find_flavors(self, inputs: AllocationInputs, board: NodeBoard) -> list[dict[str, str]]:
-        """The flavor of each GPU resource, by node."""
-        by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
-        found = []
-        for node in board.nodes:
-            covered = tuple(flavor.covers(node.labels) for flavor in inputs.settings.flavors)
-            if covered not in by_labels:
-                here = [flavor for flavor, yes in zip(inputs.settings.flavors, covered, strict=True) if yes]
-                by_labels[covered] = {resource: flavor.name for flavor in here for resource in flavor.resources}
-            found.append(by_labels[covered])
-        return found
-
-    def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
+    def _count_node(self, number: int, node: Node, sign: int) -> None:
         """Count the node's capacity, and the GPUs that pods on the node use, without the members of our jobs.
 
         If a node takes no new pods, only its GPUs in use count as capacity (35); `AllocationState.divide` adds the GPUs
         of our members.
         """
+        is_open = not node.why_closed
         for resource, flavor in self.flavor_of[number].items():
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
             for namespace, held in node.used_by.items():
@@ -182,33 +175,30 @@ class Accounts:
                     for account in self.account_of(namespace, flavor).path:
                         account.terminating += gpus
 
-    def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
+    def renew_node(self, number: int, before: Node, after: Node) -> None:
         """Count a node again whose use has changed, and nothing else."""
-        self._count_node(number, before, is_open=is_open, sign=-1)
-        self._count_node(number, after, is_open=is_open, sign=+1)
+        self._count_node(number, before, -1)
+        self._count_node(number, after, +1)
 
     def note_use(self) -> None:
         """Record the use at the beginning of a pass, before the first decision."""
         for account in self._everybody():
             account.used_with_terminating = account.used + account.terminating
 
-    def begin_division(self) -> None:
-        """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
-        self.capacity = dict(self._without_jobs)
+    def divide(self, held_on_closed: Counter[str]) -> None:
+        """Compute the fair shares (31). `held_on_closed` are the GPUs of each flavor that members of our jobs hold on
+        nodes that take no new pods.
+        """
+        self.capacity = {flavor: gpus + held_on_closed[flavor] for flavor, gpus in self._without_jobs.items()}
         for account in self._everybody():
             account.requested = account.foreign + account.requested_by_jobs
-
-    def divide(self) -> None:
-        """Compute the fair shares from `capacity` and the `requested` of accounts without children (31)."""
         for flavor in self._flavors:
             tops = self.tops(flavor)
             _sum_up(tops)
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether every team can still have the part of its guarantee that it does not lend, if this account uses
-        `need` more GPUs.
-        """
+        """Whether every team keeps the GPUs that it does not lend if this account uses `need` more."""
         if self._lends_all[account.flavor] or account.entitlement(need) is Entitlement.GUARANTEED:
             return True
         promised = sum(_promised(top, account.path, need) for top in self.tops(account.flavor))

@@ -12,13 +12,13 @@ from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.placement import find_placement, place_all
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind
+from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.quota_refusal import IDLE, Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies
 from elastic_operator.plan.facts.requirements import Load
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER
 
 MAX_NOMINATIONS_PER_PASS = 32
 """A pass makes room for at most this many foreign pods: if it served thousands, all jobs would wait for them (44).
@@ -28,24 +28,17 @@ that got a place is nominated, and a nomination wakes the loop.
 """
 
 
-def admit(state: AllocationState, entry: Entry) -> None:
-    """Give the job its minimum, or leave it as it is."""
-    if entry.preempted:
-        _fill_back_minimum(state, entry)
-    state.set_admitted(entry, entry.has_minimum or _complete(state, entry))
+def admit(state: AllocationState, entry: Entry) -> bool:
+    """Give the job its minimum, or leave it as it is. Returns whether it has its minimum."""
+    minimum = entry.demand.minimum
+    if entry.preempted and _may_use_idle(state, entry, entry.gpus_missing(minimum)):
+        state.fill_back_to(entry, minimum)
+    state.journal.set(entry, "admitted", entry.has_minimum or _complete(state, entry))
     if entry.admitted:
-        state.set_reserved_placements(entry, False)
+        state.journal.set(entry, "has_reserved_placements", False)
     elif entry.preempted:
         state.release_all(entry)
-
-
-def _fill_back_minimum(state: AllocationState, entry: Entry) -> None:
-    """Let a preempted job keep the members of its minimum whose room is still free.
-
-    The limits must allow the job all of its minimum, and the job must keep its master.
-    """
-    if _may_use_idle(state, entry, entry.gpus_missing(entry.demand.minimum)):
-        state.fill_back_to(entry, entry.demand.minimum)
+    return entry.admitted
 
 
 def _complete(state: AllocationState, entry: Entry) -> bool:
@@ -57,15 +50,16 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         or is_requested_by_others(state, entry, need)
     ):
         return False
-    if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
+    if entry.demand.provisioning_pods and not entry.demand.shape.pinnable:
         return False  # kube-scheduler has reported that the room does not suit
-    master, workers = entry.missing(entry.demand.minimum)
-    if (refused is None or entry.is_foreign_pod) and place_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.is_foreign_pod) and place_all(state, entry, entry.missing_roles(entry.demand.minimum)):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
-    if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
-        return True
+    node = state.board.number.get(entry.reserved_node)
+    if node is not None and (_preempt_any(state, entry, only=node) or _keep_where_reserved(state, entry, node)):
+        return True  # on the node that is reserved for the foreign pod (45)
+    _, workers = entry.missing(entry.demand.minimum)
     key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
@@ -84,32 +78,23 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
 
 
 def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
-    """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
-    running jobs.
-    """
+    """Make room for the minimum by preemption: parts of jobs and incomplete jobs first, then whole running jobs."""
     need = entry.gpus_missing(entry.demand.minimum)
-    for most in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB):
-        candidates = Candidates(state, entry, need, max_kind=most)
+    for ends_jobs in (False, True):
+        candidates = Candidates(state, entry, need, ends_jobs=ends_jobs)
         if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
             return True
     return False
 
 
-def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
-    """Make room for a foreign pod on the node that is reserved for it (45)."""
-    node = state.board.number.get(entry.reserved_node)
-    return node is not None and _preempt_any(state, entry, only=node)
-
-
-def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
+def _keep_where_reserved(state: AllocationState, entry: Entry, node: int) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
     The rules may forbid in this pass what they allowed before: the gang preempted a job of a team, and the job does not
     have its minimum again from the team's other jobs yet. For this moment the team holds less, so no pod of the team
     may be preempted.
     """
-    node = state.board.number.get(entry.reserved_node)
-    if node is None or not entry.gang or not state.inputs.reclaiming:
+    if not entry.gang or not state.inputs.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
     loads += [one.requirements(placement.role).shape for one, placement in state.placed[node] if not one.held_node]
@@ -128,30 +113,24 @@ def _orders(entry: Entry) -> list[list[str]]:
     """The orders in which to place the missing pods. If the master has another shape, it may take room that workers
     need, so both orders are tried.
     """
-    master, workers = entry.missing(entry.demand.minimum)
-    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
-    return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
+    roles = entry.missing_roles(entry.demand.minimum)
+    return [roles] if entry.master is entry.worker or len(set(roles)) < 2 else [roles, roles[::-1]]
 
 
 def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
-    """Hold room for a part of the entry's minimum, provided that the whole minimum would fit on empty nodes and under
-    the limits (37).
-    """
+    """Hold room for a part of the minimum, if all of it would fit on empty nodes and under the limits (37)."""
     need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
-    supplies, account = Supplies(state), entry.account
-    if may_request_nodes(state, entry) or state.quota_refusal(entry, need, Rule.GUARANTEE):
-        return
-    if any(
-        supplies.on_empty_nodes(requirements) < n
-        for requirements, n in ((entry.master, master), (entry.worker, workers))
+    supplies, path = Supplies(state), entry.account.path if entry.account else ()
+    if (
+        may_request_nodes(state, entry)
+        or state.quota_refusal(entry, need, Rule.GUARANTEE)
+        or supplies.on_empty_nodes(entry.master) < master
+        or supplies.on_empty_nodes(entry.worker) < workers
+        or any(account.foreign + need > account.limit for account in path)
     ):
         return
-    if account and any(one.foreign + need > one.limit for one in account.path):
-        return
-    for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
-        placement = (
-            find_placement(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
-        )
-        if placement is not None:
-            state.set_reserved_placements(entry, True)
+    for role in entry.missing_roles(entry.demand.minimum):
+        may_use = _may_use_idle(state, entry, entry.requirements(role).gpus)
+        if may_use and (placement := find_placement(state, entry, role)):
+            state.journal.set(entry, "has_reserved_placements", True)
             state.place(entry, placement)

@@ -1,6 +1,4 @@
-"""One job while a pass is decided: the members that it keeps, the members that it gives up, the placements for new
-pods.
-"""
+"""One job in a pass: the members that it keeps and gives up, and the placements for new pods."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_worker.contract import ROLE_MASTER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 class Victim(NamedTuple):
@@ -33,16 +31,20 @@ class Entry:
     """
 
     demand: JobDemand
-    position: int
-    """The position in the order of jobs, 0 first."""
+    order: tuple[int, bool, float, str]
+    """Sort key of the order in which jobs are served."""
     team: str
     """The name of the entry's team."""
     sizes: tuple[int, ...]
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
+    position: int = 0
+    """The position in this order, 0 first."""
     equivalence_class: int = 0
-    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    """Entries with the same number may have the same nodes and preempt the same pods (`equivalence_key`). A class whose
+    number was dropped gets another one.
+    """
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)
@@ -120,9 +122,7 @@ class Entry:
 
     @property
     def replaces_master(self) -> bool:
-        """Whether the job gets a new master in place of its old one. Then no member is kept, because a group ends with
-        its master (13).
-        """
+        """Whether the job gets another master. Then no member is kept, because a group ends with its master (13)."""
         had_master = bool(self.keepable) and self.keepable[0].role == ROLE_MASTER
         return had_master and self.loses_members and any(placement.role == ROLE_MASTER for placement in self.placements)
 
@@ -140,15 +140,18 @@ class Entry:
         return max(0, self.size + (not self.has_master) - self.demand.minimum)
 
     def is_eviction_by(self, other: Entry) -> bool:
-        """Whether the other entry is of another team, or a foreign pod: a preemption for it is an
-        eviction.
-        """
+        """Whether a preemption for the other entry is an eviction: it is of another team, or a foreign pod."""
         return other.team != self.team or other.is_foreign_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
         """Whether the entry lacks the master for `size`, and how many workers it lacks."""
         no_master = not self.has_master
         return no_master, max(0, size - self.size - no_master)
+
+    def missing_roles(self, size: int) -> list[str]:
+        """The roles of the pods that the entry lacks for `size`, the master first."""
+        master, workers = self.missing(size)
+        return [ROLE_MASTER] * master + [ROLE_WORKER] * workers
 
     def gpus_missing(self, size: int) -> int:
         """The GPUs of the pods that the entry lacks for `size`."""
@@ -181,18 +184,17 @@ class Entry:
         return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
-        """The next larger size that the job may have now. If growth costs work, larger steps are allowed earlier
-        (148).
-        """
+        """The next larger size that the job may have now; larger ones come earlier if growth costs work (148)."""
         size = self.next_size
         if size is None or size <= self.demand.undelayed_size or not self.demand.resize_cost:
             return size
         at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None
 
-    def fits_more(self, count: int) -> bool:
-        """Whether `count` more pods, and the master if the job lacks one, fit into the job's largest size."""
-        return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
+    @property
+    def is_below_maximum(self) -> bool:
+        """Whether one more pod, and the master if the job lacks one, fits into the job's largest size."""
+        return self.size + (not self.has_master) < self.demand.sizes[-1]
 
     def requirements(self, role: str) -> PodRequirements:
         return self.master if role == ROLE_MASTER else self.worker

@@ -58,9 +58,7 @@ def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
 
 
 def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
-    """The key of entries that are tried for their minimum in the same way while nothing changes; None for an entry that
-    has pods of its own.
-    """
+    """The key of entries whose minimum is tried in the same way; None for an entry that has pods of its own."""
     demand = entry.demand
     if entry.size or entry.preempted or demand.provisioning_pods:
         return None
@@ -90,4 +88,4 @@ def individually_limited(state: AllocationState) -> set[Entry]:
     grow.
     """
     uids = state.futile_preemptors | state.victims.known_preemptors
-    return {entry for entry in map(state.queues.find, uids) if entry is not None}
+    return {state.queues.by_uid[uid] for uid in uids & state.queues.by_uid.keys()}

@@ -42,18 +42,18 @@ class EvictionLimitHit:
     @property
     def reason(self) -> Reason:
         """The reason, with the wish, the limit, and one thing to do."""
-        return Reason(SizeReason.RECLAIM_TOO_LARGE, self._text)
-
-    @property
-    def _text(self) -> str:
-        text = f"{pods(self.wanted)} of others would have to be evicted for it"
         limit = f"{self.exceeded} ({self.allowed})"
         if self.is_behind:
-            return f"{text}, but an earlier job or pod of its team waits for {limit} first. Wait."
-        if self.needs_higher_limit:
-            text = f"{text} at once, more than {limit} allows"
-            return f"{text}. Raise this limit in the operator's settings if that many evictions are intended."
-        return f"{text} at once, and {limit} leaves {self.left} for this minute. Wait."
+            why = f", but an earlier job or pod of its team waits for {limit} first. Wait."
+        elif self.needs_higher_limit:
+            why = (
+                f" at once, more than {limit} allows. Raise this limit in the operator's settings if that many"
+                " evictions are intended."
+            )
+        else:
+            why = f" at once, and {limit} leaves {self.left} for this minute. Wait."
+        text = f"{pods(self.wanted)} of others would have to be evicted for it{why}"
+        return Reason(SizeReason.RECLAIM_TOO_LARGE, text)
 
 
 def preemptor_of(entry: Entry) -> PreemptorKey:
@@ -75,8 +75,7 @@ class EvictionCount:
         self.evicted: dict[str, PreemptorKey] = {}
         self.recent_preemptors = frozenset(gone.values())
         self._gone = gone
-        self._of_team, self._of_preemptor = Counter[str](), Counter[PreemptorKey]()
-        self.per_cluster = 0
+        self.of_team, self.of_preemptor, self.per_cluster = Counter[str](), Counter[PreemptorKey](), 0
         for preemptor in gone.values():
             self._count(preemptor, +1)
 
@@ -92,18 +91,10 @@ class EvictionCount:
             del self.evicted[uid]
         self._count(preemptor or self._gone.get(uid), +1)
 
-    def of_team(self, team: str) -> int:
-        """The number of pods that are evicted for that team."""
-        return self._of_team[team]
-
-    def of_preemptor(self, preemptor: PreemptorKey) -> int:
-        """The number of pods that are evicted for that preemptor."""
-        return self._of_preemptor[preemptor]
-
     def _count(self, preemptor: PreemptorKey | None, sign: int) -> None:
         if preemptor is not None:
-            self._of_team[preemptor.team] += sign
-            self._of_preemptor[preemptor] += sign
+            self.of_team[preemptor.team] += sign
+            self.of_preemptor[preemptor] += sign
             self.per_cluster += sign
 
 
@@ -118,9 +109,9 @@ def check_limits(
     """
     who = preemptor_of(preemptor)
     entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED
-    first = evictions.of_team(who.team) == evictions.of_preemptor(who)
+    first = evictions.of_team[who.team] == evictions.of_preemptor[who]
     for name, limit, counted in (
-        (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
+        (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team[who.team]),
         (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
     ):
         lenient = entitled and name not in limits.configured

@@ -16,8 +16,7 @@ from elastic_api.status import SizeReason, rfc3339
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
-from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
-from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.explain_quota import used_by_others, why_excluded, why_quota
 from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
@@ -66,9 +65,7 @@ class Explainer:
         self._supplies = Supplies(state)
 
     def why(self, entry: Entry) -> tuple[Reason, float | None]:
-        """Why the job gets this size and no larger one, and when (epoch seconds) that may change without any other
-        change; None: never.
-        """
+        """Why the job gets no larger size, and when (epoch seconds) time alone may change that; None: never."""
         if not entry.demand.wants_pods:
             return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
@@ -78,7 +75,7 @@ class Explainer:
             return waiting, None
         if entry.size >= entry.demand.sizes[-1]:
             return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), None
-        if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
+        if refused := why_excluded(entry, _wanted_gpus(entry)):
             return refused, None
         size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
@@ -90,8 +87,18 @@ class Explainer:
             return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
+        request = entry.demand.node_request if entry.demand.provisioning_pods else None
+        ends_at = request.ends_at if request is not None else None
+        until = f" until {_time(ends_at)}" if ends_at is not None else ""
+        then = (
+            f"Its pods wait for the cluster's autoscaler to add nodes{until}. If it adds none, the operator deletes the"
+            " pods and retries later."
+            if entry.requests_nodes
+            else "New nodes are requested later: first, the jobs for which room is held get their pods. Pods that"
+            " waited for new nodes now would take that room."
+        )
         need = self._need(entry, entry.demand.minimum)
-        return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
+        return Reason(SizeReason.WAITING_FOR_NODES, f"{_wanted(need)}; {_usable(need)}. {then}")
 
     def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
         demand, failed = entry.demand, entry.demand.failed
@@ -108,7 +115,7 @@ class Explainer:
             why = limited.reason
             return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
-        text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
+        text, requeue_at = _with_time_of_request(entry, lacking.message, self._state.now)
         text = joined(text, *_avoided(demand), _why_no_preemption(entry, self._state.now))
         return Reason(lacking.code, text), requeue_at
 
@@ -157,12 +164,20 @@ class Explainer:
         return used_by_others(need.entry, need.size, _wanted(need), _usable(need), reclaim_stopped=stopped)
 
 
+def _with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
+    """The message, with the time from which new nodes are requested if that is later, and this time or None."""
+    request = entry.demand.node_request
+    if entry.admitted or request is None or request.begins_at <= now:
+        return message, None
+    return f"{message} New nodes are requested from {_time(request.begins_at)} on.", request.begins_at
+
+
 def _why_failed(failed: FailedSize) -> tuple[str, ...]:
     """Why the job is not tried with more pods, and when it is. Which size was tried is not known."""
     if failed.until == inf:
         return ("It gets no more pods.",)
     tried = f"The last attempt failed: {failed.reason}" if failed.reason else "The last attempt failed."
-    return sentence(tried), f"The operator retries at {rfc3339(status_time(failed.until))}."
+    return sentence(tried), f"The operator retries at {_time(failed.until)}."
 
 
 def _avoided(demand: JobDemand) -> tuple[str, ...]:
@@ -177,7 +192,7 @@ def _why_no_preemption(entry: Entry, now: float) -> str:
     if bar is None:
         return ""
     until = entry.demand.may_preempt_at
-    when = f"before {rfc3339(status_time(until))}" if now < until < inf else "for now"
+    when = f"before {_time(until)}" if now < until < inf else "for now"
     action = "Correct the job, or wait." if bar.is_lifted_by_edit else "Wait."
     return f"The operator evicts no pods for this job {when}, because {bar}. {action}"
 
@@ -254,6 +269,10 @@ def _reopen(supply: Supply) -> str:
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _time(epoch: float) -> str:
+    return rfc3339(status_time(epoch))
 
 
 def _head(entry: Entry) -> str:

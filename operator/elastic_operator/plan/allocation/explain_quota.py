@@ -15,14 +15,10 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY
 from elastic_operator.plan.facts.text import Reason, gpus
 
 
-def why_no_flavor(entry: Entry) -> Reason | None:
-    """The reason if the job's kind of GPU is not clear."""
-    problem = entry.demand.shape.flavor_problem
-    return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
-
-
-def why_too_large(entry: Entry, wanted: str) -> Reason | None:
-    """The reason if its next size has more GPUs than one job of the team may have."""
+def why_excluded(entry: Entry, wanted: str) -> Reason | None:
+    """The reason if the kind of GPU is not clear, or the next size has more GPUs than a job of the team may have."""
+    if problem := entry.demand.shape.flavor_problem:
+        return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem)
     size = next((n for n in entry.demand.sizes if n > entry.size), None)
     if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
@@ -32,9 +28,7 @@ def why_too_large(entry: Entry, wanted: str) -> Reason | None:
 
 
 def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> Reason | None:
-    """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
-    not pass.
-    """
+    """A limit of its team or of a team above it, or the guarantee of a team for a job that is not preemptible."""
     refused = state.quota_refusal(entry, entry.gpus_missing(size))
     if refused is None:
         return None

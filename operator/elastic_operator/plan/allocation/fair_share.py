@@ -62,9 +62,7 @@ def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
 def _divide_by_weight(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: dict[str, Fraction]
 ) -> int:
-    """Offer by weight, in rounds; returns the rest. Remembers the fraction of a GPU that rounding kept from a
-    claimant.
-    """
+    """Offer by weight, in rounds; returns the rest. Remembers the fraction that rounding kept from a claimant."""
     again = True
     while amount and again:
         again = False

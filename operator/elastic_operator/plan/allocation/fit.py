@@ -7,7 +7,7 @@ collide. `node_board` says how much room is left. Whether a node is cordoned or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastic_operator.plan.facts.node import HostPort, Node, Taint
@@ -59,7 +59,8 @@ def matches_term(term: Mapping[str, Any], node: Node) -> bool:
 
 
 def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    operator, values = expression.get("operator"), expression.get("values") or ()
+    operator = expression.get("operator")
+    values: Sequence[str] = expression.get("values") or ()
     value = labels.get(expression["key"])
     if operator == "NotIn":
         return value not in values
@@ -69,15 +70,9 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         return False
     if operator == "In":
         return value in values
-    return operator == "Exists" or (operator in ("Gt", "Lt") and _compares(operator, value, values))
-
-
-def _compares(operator: str, value: str, values: Iterable[str]) -> bool:
-    """Gt and Lt: both sides must be integers of 64 bits, and there must be one to compare with."""
-    bounds = list(values)
-    if len(bounds) != 1:
-        return False
-    own, bound = _integer(value), _integer(bounds[0])
+    if operator not in ("Gt", "Lt"):
+        return operator == "Exists"
+    own, bound = _integer(value), _integer(values[0]) if len(values) == 1 else None
     if own is None or bound is None:
         return False
     return own > bound if operator == "Gt" else own < bound

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
 from elastic_operator.plan.facts.node import HostPort, Resources
-from elastic_operator.plan.facts.requirements import Load, PodShape
+from elastic_operator.plan.facts.requirements import PodShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,38 +72,17 @@ class FreeResources:
         ports = requirements.shape.host_ports
         return not (ports and self.ports and collide(ports, self.ports))
 
-    def add_usage(self, load: Load) -> None:
-        self._add(load.requests, load.host_ports)
-
-    def remove_usage(self, load: Load) -> None:
-        self._remove(load.requests, load.host_ports)
-
-    def _add(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+    def add(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+        """Count a load on the node."""
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) - amount
         self.ports.extend(ports)
 
-    def _remove(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+    def remove(self, requests: Resources, ports: Iterable[HostPort]) -> None:
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) + amount
         for port in ports:
             self.ports.remove(port)
-
-    def replace(
-        self,
-        before: Iterable[Resources],
-        ports_before: Iterable[HostPort],
-        after: Iterable[Resources],
-        ports_after: Iterable[HostPort],
-    ) -> None:
-        """Count the loads `after` instead of those `before`."""
-        for load in before:
-            self._remove(load, ())
-        for load in after:
-            self._add(load, ())
-        if ports_before != ports_after:
-            self._remove({}, ports_before)
-            self._add({}, ports_after)
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:

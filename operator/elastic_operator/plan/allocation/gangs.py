@@ -20,7 +20,7 @@ A gang that gets nothing costs a plan for nearly all of its pods. The next pass 
 """
 
 
-def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
     """Give each of these pods a place, or change nothing.
 
     Answers of this try that pods do not fit are forgotten afterwards: the pods may not fit only because a part of the
@@ -29,30 +29,19 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     name, this_pass = gang[0].gang, state.this_pass
     over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_GANG_PODS_PER_PASS
     if this_pass.pods_placed >= MAX_NOMINATIONS_PER_PASS or (over_budget and name not in this_pass.tried_gangs):
-        return False
+        return
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
     this_pass.current_gang, known = name, this_pass.infeasible
     this_pass.infeasible = known.copy()
-    served = _serve_all(state, gang)
-    this_pass.current_gang, this_pass.infeasible = "", known
-    return served
-
-
-def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
-    mark, places = state.journal.mark(), state.this_pass.pods_placed
+    mark, placed = state.journal.mark(), this_pass.pods_placed
     took = {entry: len(entry.victims) for entry in gang}
-    for entry in gang:
-        admit(state, entry)
-        if not entry.admitted:
-            break
-    else:
-        taken = (one.pod.uid for entry in gang for one in entry.victims[took[entry] :])
-        if not state.victims.note_if_held_up(gang[0], taken):
-            return True
-    state.undo_preemption(mark)
-    state.this_pass.pods_placed = places
-    return False
+    served = all(admit(state, entry) for entry in gang)
+    taken = [one.pod.uid for entry in gang for one in entry.victims[took[entry] :]]
+    if not served or state.victims.note_if_held_up(gang[0], taken):
+        state.undo_preemption(mark)
+        this_pass.pods_placed = placed
+    this_pass.current_gang, this_pass.infeasible = "", known
 
 
 def gangs_being_cleared_for(state: AllocationState) -> list[str]:

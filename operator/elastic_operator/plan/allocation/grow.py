@@ -13,7 +13,6 @@ from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _MAX_TIMES_PREEMPTED = 2
 """An entry that other teams have preempted this many times in a pass borrows nothing more in that pass (34)."""
@@ -29,9 +28,7 @@ def round_sizes_down(state: AllocationState) -> None:
 
 
 def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool:
-    """Give the job its next allowed size, if it may have that size and all its new pods fit. Returns whether it has
-    grown.
-    """
+    """Give the job its next allowed size, if it may have that size and all its new pods fit; returns whether it did."""
     state.victims.held_up.pop(entry, None)
     size = entry.next_step(state.now)
     if (
@@ -66,16 +63,10 @@ def may_borrow_again(entry: Entry, right: Entitlement) -> bool:
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow into free room. The job keeps released members again before it gets new pods."""
-    if not entry.loses_members or entry.replaces_master:
-        master, workers = entry.missing(size)
-        return place_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()
-    state.fill_back_to(entry, size)
-    master, workers = entry.missing(size)
-    if place_all(state, entry, master=master, workers=workers):
-        return True
-    state.journal.roll_back(mark)
-    return False
+    if entry.loses_members and not entry.replaces_master:
+        state.fill_back_to(entry, size)
+    return state.journal.keep_if(place_all(state, entry, entry.missing_roles(size)), mark)
 
 
 def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool:
@@ -88,8 +79,9 @@ def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible
     if short.covers(key, workers) or state.this_pass.answers.get("cannot grow", (key, workers)):
         return False
-    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
-    if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
+    if preempt(
+        state, entry, entry.missing_roles(size), Candidates(state, entry, entry.gpus_missing(size), growing=True)
+    ):
         return True
     if entry in state.victims.held_up:
         short.refuse(key, workers)

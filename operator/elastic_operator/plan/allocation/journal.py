@@ -29,8 +29,10 @@ class Journal:
         self.revision = self.moves
 
     def set(self, thing: object, attribute: str, value: object) -> None:
-        """Give an attribute of an entry or an account another value."""
+        """Give an attribute of an entry or an account another value; the identical value is no change."""
         before = getattr(thing, attribute)
+        if before is value:
+            return
         self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
 
     def renumber(self) -> None:
@@ -41,6 +43,12 @@ class Journal:
     def mark(self) -> int:
         """The present point, to roll back to. If two marks are equal, all changes between them were undone."""
         return len(self._undo)
+
+    def keep_if(self, succeeded: bool, mark: int) -> bool:
+        """Keep the changes since `mark` if the try has succeeded, else undo them. Returns whether it has."""
+        if not succeeded:
+            self.roll_back(mark)
+        return succeeded
 
     def roll_back(self, mark: int = 0) -> None:
         """Undo every change since `mark`, the latest first; all of them without a mark."""

@@ -51,9 +51,10 @@ class NodeBoard:
         self.number = {node.name: i for i, node in enumerate(self.nodes)}
         self.gpu_resources = tuple(gpu_resources)
         self.open = tuple(i for i, node in enumerate(self.nodes) if not node.why_closed)
-        self.open_set = frozenset(self.open)
-        self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
-        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
+        self.closed = tuple(i for i, node in enumerate(self.nodes) if node.why_closed)
+        self._now = [
+            FreeResources(less(n.allocatable, n.used, n.leaving), [*n.used_ports, *n.leaving_ports]) for n in self.nodes
+        ]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
         self.idle_gpus = sum(self._gpus)
@@ -75,11 +76,9 @@ class NodeBoard:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def requirements(self, shape: PodShape) -> PodRequirements:
-        """The requirements of `shape`; equal shapes have the same object. The reason why a shape is unpinnable does not
-        matter: it may name a job's own volume.
-        """
+        """The requirements of `shape`; equal shapes, whatever makes them unpinnable, have the same object."""
         if shape.unpinned_because:
-            shape = replace(shape, unpinned_because="")
+            shape = replace(shape, unpinned_because="")  # it may name a job's own volume
         requirements = self._requirements.get(shape)
         if requirements is None:
             requirements = self._requirements[shape] = self._find_requirements(shape)
@@ -134,13 +133,11 @@ class NodeBoard:
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
         for load in evicted:
-            after.remove_usage(load)
+            after.remove(load.requests, load.host_ports)
         return after.fits(requirements)
 
     def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Placement | None:
-        """The best placement for one such pod. In this order, the best node is free now, is in `near`, has the fewest
-        free GPUs, has the first name.
-        """
+        """The best placement: free now, then in `near`, then with the fewest free GPUs, then by the node's name."""
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
@@ -188,9 +185,11 @@ class NodeBoard:
         renewed = list(self.nodes)
         for number, before, after in changed:
             renewed[number] = after
-            self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
-            old, new = (before.used, before.leaving), (after.used, after.leaving)
-            self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
+            for room in (self._soon[number], self._now[number]):
+                room.remove(before.used, before.used_ports)
+                room.add(after.used, after.used_ports)
+            self._now[number].remove(before.leaving, before.leaving_ports)
+            self._now[number].add(after.leaving, after.leaving_ports)
             self._reindex(number)
         self.nodes = tuple(renewed)
         return changed
@@ -200,7 +199,7 @@ class NodeBoard:
         total = total_of(member.requests for member in members)
         ports = [port for member in members for port in member.host_ports]
         for room in (self._soon[node], self._now[node]):
-            room.replace((), (), (total,), ports)
+            room.add(total, ports)
         self._reindex(node)
 
     def remove_member(self, member: Load, node: int) -> None:
@@ -219,10 +218,7 @@ class NodeBoard:
 
     def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
-            if sign < 0:
-                room.add_usage(load)
-            else:
-                room.remove_usage(load)
+            (room.add if sign < 0 else room.remove)(load.requests, load.host_ports)
         self._reindex(node)
         self._infeasible = infeasible
 
@@ -244,17 +240,12 @@ class NodeBoard:
         """Whether there is room for such a pod now, although leaving pods are still there."""
         return self._now[node].fits(requirements)
 
-    def use_now(self, requirements: PodRequirements, node: int) -> bool:
-        """Let a pod whose room is held use room that is free now. Returns whether there is enough of it."""
-        if not self.is_free(requirements, node):
-            return False
-        self.keep_free(requirements, node)
-        return True
-
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Reserve room for such a pod: what is free now, and what becomes free until the pod has all its room."""
+        """Reserve room for a pod whose room is held: what is free now, and what becomes free until it has all of it."""
         room, load = self._now[node], requirements.shape
-        self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
+        self._journal.do(
+            partial(room.add, load.requests, load.host_ports), undo=partial(room.remove, load.requests, load.host_ports)
+        )
 
     def has_room(self, requirements: PodRequirements) -> bool:
         """Whether one more such pod has room anywhere soon."""
@@ -275,14 +266,8 @@ class NodeBoard:
         self._infeasible.add(requirements, count)
 
 
-def _ports_now(node: Node) -> list[HostPort]:
-    """The host ports in use, those of leaving pods included."""
-    return [*node.used_ports, *node.leaving_ports]
-
-
 def _same_but_use(one: Node, other: Node) -> bool:
-    return one is other or (  # unchanged means identical (23)
-        (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
-        and one.allocatable == other.allocatable
-        and one.labels == other.labels
-    )
+    if one is other:  # unchanged means identical (23)
+        return True
+    before, now = ((it.unschedulable, it.ready, it.taints, it.allocatable, it.labels) for it in (one, other))
+    return before == now

@@ -13,7 +13,6 @@ that is meant for other pods.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
@@ -21,9 +20,6 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.demand import Member
-from elastic_operator.plan.facts.pod_order import keep_order
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Placement]]]]
 """The nodes with room that is meant for planned pods, each with these pods."""
@@ -44,9 +40,7 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
-    """The GPUs for which jobs of that priority or a higher one may request nodes now. They are counted once between two
-    changes.
-    """
+    """The GPUs for which jobs of at least that priority may request nodes now; counted once between two changes."""
     known = state.this_pass.answers.get("requested", (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
@@ -56,9 +50,7 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
 
 
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
-    """Whether the entry lacks its minimum, may request nodes for it now, and its team may use the GPUs of these
-    nodes.
-    """
+    """Whether the entry lacks its minimum, may request nodes for it now, and its team may use their GPUs."""
     demand = entry.demand
     if demand.node_request is None or not demand.wants_pods or entry.admitted or entry.placements:
         return False
@@ -85,9 +77,9 @@ def _would_take_reserved_room(state: AllocationState, entry: Entry, to_come: _Pl
 
     If all missing pods are pending already, kube-scheduler has tried the room that is free now, and rejected it.
     """
-    master, workers = entry.missing(entry.demand.minimum)
-    all_wait = len(entry.demand.provisioning_pods) >= master + workers
-    missing = [entry.master] * master + [entry.worker] * bool(workers)
+    roles = entry.missing_roles(entry.demand.minimum)
+    all_wait = len(entry.demand.provisioning_pods) >= len(roles)
+    missing = [entry.requirements(role) for role in dict.fromkeys(roles)]
     keeps = state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
@@ -100,47 +92,3 @@ def _would_take_reserved_room(state: AllocationState, entry: Entry, to_come: _Pl
         if coming and any(state.board.fits_without(requirements, node, coming) for requirements in missing):
             return True
     return False
-
-
-# -- the pods of a request ---------------------------------------------------------------------------------------------
-
-
-def still_provisioning(entry: Entry) -> tuple[Member, ...]:
-    """The provisioning pods to keep: nodes are requested for them, or there is room for them now."""
-    lacking, kept = Counter(_roles_to_come(entry)), []
-    for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
-        if lacking[pod.role]:
-            lacking[pod.role] -= 1
-            kept.append(pod)
-    return tuple(kept)
-
-
-def new_roles(entry: Entry) -> list[str]:
-    """The roles of the pods to create without a node, the master first."""
-    if not entry.requests_nodes:
-        return []
-    lacking = Counter(_roles_to_come(entry))
-    lacking.subtract(pod.role for pod in still_provisioning(entry))
-    return [*lacking.elements()]
-
-
-def placements_without_pods(entry: Entry) -> list[Placement]:
-    """The placements for which pods are to be created. The scheduler binds provisioning pods to the other
-    placements.
-    """
-    there = [pod.role for pod in still_provisioning(entry)]
-    remaining = []
-    for placement in entry.placements:
-        if placement.role in there:
-            there.remove(placement.role)
-        else:
-            remaining.append(placement)
-    return remaining
-
-
-def _roles_to_come(entry: Entry) -> list[str]:
-    """The roles of all pods that the entry gets, the master first if nodes are requested."""
-    if not entry.requests_nodes:
-        return [placement.role for placement in entry.placements]
-    master, workers = entry.missing(entry.demand.minimum)
-    return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

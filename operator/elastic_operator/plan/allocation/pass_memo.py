@@ -59,8 +59,8 @@ class KnownInfeasible:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused. Other numbers are examined again, because the message names
-        the number.
+        """Remember that exactly `count` pods are refused: other numbers are examined, because the message names the
+        number.
         """
         self._refused.add((key, count))
 

@@ -16,7 +16,7 @@ class FoundOptions:
     """The options of one search.
 
     `heap` has a price and a node for each option. `use_after` is the preemptor's use if it gets all that it wants, at
-    each level of the tree the highest since the search. Options that such a use forbids are not in the heap.
+    each level of the tree the highest since the search: options that such a use forbids are not in the heap (189).
     """
 
     heap: list[tuple[tuple[float, ...], int]]
@@ -36,11 +36,8 @@ class PassState:
     Findings that hold within it, for entries that are equivalent:
         answers       to questions about the present state
         infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
-        options       by preemptor, its options; of the present round. While pods of others are preempted, options only
-                      get more expensive. So they are kept for the round (44), or until a preemption is undone. There
-                      are two exceptions. On the nodes that these pods leave, options get cheaper. If the pods are of
-                      the preemptor's team, or of a team below one of its parents, the preemptor may become entitled to
-                      pods that it could not take before (189)
+        options       by preemptor, its options; of the present round, or until a preemption is undone
+                      (`preemption.options` says when they are examined again)
     """
 
     def __init__(self, journal: Journal) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER
 
 
 def find_placement(state: AllocationState, entry: Entry, role: str) -> Placement | None:
@@ -15,41 +15,24 @@ def find_placement(state: AllocationState, entry: Entry, role: str) -> Placement
     return state.board.find(role, entry.requirements(role), entry.occupied_nodes)
 
 
-def place_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
-    """Place `workers` workers, and with `master` also a master. If not all of them fit, nothing is changed, and the
-    result is False.
-    """
-    if not master:
-        return _place_alike(state, entry, [ROLE_WORKER] * workers)
-    if state.board.is_infeasible(entry.master, 1):
+def place_all(state: AllocationState, entry: Entry, roles: Sequence[str]) -> bool:
+    """Place pods of these roles, the master first. If not all fit, nothing is changed, and the result is False."""
+    if entry.master is entry.worker or ROLE_MASTER not in roles:
+        return _place_alike(state, entry, roles)
+    board, workers = state.board, roles[1:]
+    if board.is_infeasible(entry.master, 1) or (workers and board.is_infeasible(entry.worker, len(workers))):
         return False
-    if entry.master is entry.worker:
-        return _place_alike(state, entry, [ROLE_MASTER, *[ROLE_WORKER] * workers])
-    return any(
-        _place_with_master_at(state, entry, placement, workers)
-        for placement in _master_placements(state, entry, workers)
-    )
+    if not workers:
+        return _place_each(state, entry, roles)
+    # The workers may need the best place of the master, so all its places are tried.
+    places = board.placements(ROLE_MASTER, entry.master, entry.occupied_nodes)
+    return any(_place_with_master_at(state, entry, placement, workers) for placement in places)
 
 
-def _master_placements(state: AllocationState, entry: Entry, workers: int) -> Sequence[Placement]:
-    """The placements to try for the master, the best one first. If workers need room, too, all placements are tried,
-    because the workers may need the master's best one.
-    """
-    if workers and state.board.is_infeasible(entry.worker, workers):
-        return []
-    if workers:
-        return state.board.placements(ROLE_MASTER, entry.master, entry.occupied_nodes)
-    placement = find_placement(state, entry, ROLE_MASTER)
-    return [placement] if placement else []
-
-
-def _place_with_master_at(state: AllocationState, entry: Entry, placement: Placement, workers: int) -> bool:
+def _place_with_master_at(state: AllocationState, entry: Entry, placement: Placement, workers: Sequence[str]) -> bool:
     mark = state.journal.mark()
     state.place(entry, placement)
-    if _place_roles(state, entry, [ROLE_WORKER] * workers):
-        return True
-    state.journal.roll_back(mark)
-    return False
+    return state.journal.keep_if(_place_each(state, entry, workers), mark)
 
 
 def _place_alike(state: AllocationState, entry: Entry, roles: Sequence[str]) -> bool:
@@ -57,14 +40,13 @@ def _place_alike(state: AllocationState, entry: Entry, roles: Sequence[str]) -> 
     if not roles or state.board.is_infeasible(entry.worker, len(roles)):
         return not roles
     mark = state.journal.mark()
-    if _place_roles(state, entry, roles):
+    if state.journal.keep_if(_place_each(state, entry, roles), mark):
         return True
-    state.journal.roll_back(mark)
     state.board.remember_infeasible(entry.worker, len(roles))
     return False
 
 
-def _place_roles(state: AllocationState, entry: Entry, roles: Iterable[str]) -> bool:
+def _place_each(state: AllocationState, entry: Entry, roles: Sequence[str]) -> bool:
     for role in roles:
         placement = find_placement(state, entry, role)
         if placement is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from itertools import count
+from operator import attrgetter
 
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
@@ -15,7 +18,8 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_operator.plan.facts.requirements import JobShape
 
-Order = tuple[int, bool, float, str]
+_MAX_CLASSES = 10_000
+"""The most equivalence classes whose numbers are kept. If a number is dropped, the allocation does some work twice."""
 
 
 class Queues:
@@ -33,9 +37,9 @@ class Queues:
 
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
-        self._by_uid: dict[str, Entry] = {}
-        self._order: dict[Entry, Order] = {}
-        self._equivalence_classes: dict[Hashable, int] = {}
+        self.by_uid: dict[str, Entry] = {}
+        self._class_numbers = defaultdict[Hashable, int](count().__next__)
+        """A new number for each equivalence class, because numbers are compared faster than the parts of a class."""
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
@@ -51,16 +55,14 @@ class Queues:
     def renew(
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
-        """Drop the entries of jobs that have changed, and add their new entries. `leave` is called with each dropped
-        entry, `join` with all new ones.
-        """
+        """Renew the entries of changed jobs: `leave` is called with each old one, `join` with all new ones."""
         foreign_pods = {
             foreign_pod.uid: foreign_pod
             for foreign_pod in inputs.foreign_pods
             if not foreign_pod.unplannable or foreign_pod.nominated in self._board.number  # it holds its room (206)
         }
         jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
-        known = self._by_uid
+        known = self.by_uid
         # Unchanged demands are identical objects (23).
         gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
         for entry in gone:
@@ -72,16 +74,9 @@ class Queues:
         join(new)
         for entry in new:
             self._classify(entry, inputs.now)
-        self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
+        self.entries = tuple(sorted(known.values(), key=attrgetter("order")))
         for rank, entry in enumerate(self.entries):
             entry.position = rank
-
-    def entry_of(self, uid: str) -> Entry:
-        return self._by_uid[uid]
-
-    def find(self, uid: str) -> Entry | None:
-        """The entry of a job or foreign pod; None if there is none."""
-        return self._by_uid.get(uid)
 
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
         foreign_pod = one if isinstance(one, ForeignPod) else None
@@ -90,26 +85,25 @@ class Queues:
         master, worker = self._board.requirements(shape.master), self._board.requirements(shape.worker)
         rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
-        entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
+        order = _order(job, in_turns=rules.quantum_seconds is not None)
+        entry = Entry(job, order, team, job.sizes, master, worker, foreign_pod=foreign_pod)
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = shape.flavor, job.priority, job.preemptible, foreign
-        entry.equivalence_class = self._equivalence_classes.setdefault(
-            (team, entry.account, master, worker, rights), len(self._equivalence_classes)
-        )
+        entry.equivalence_class = self._class_numbers[team, entry.account, master, worker, rights]
+        drop_older_half(self._class_numbers, _MAX_CLASSES)
         entry.sizes = _allowed_sizes(entry)
         entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
-        self._by_uid[job.uid] = entry
+        self.by_uid[job.uid] = entry
         if entry.gang:
             self.gangs.setdefault(entry.gang, set()).add(entry)
-        self._order[entry] = _order(job, in_turns=rules.quantum_seconds is not None)
         return entry
 
     def _forget(self, entry: Entry) -> None:
-        del self._by_uid[entry.demand.uid], self._order[entry]
+        del self.by_uid[entry.demand.uid]
         self.by_team[entry.team].remove(entry)
         if entry.account:
             self.by_account[entry.account].remove(entry)
@@ -168,7 +162,7 @@ def _is_handled_first(entry: Entry) -> bool:
     return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
-def _order(job: JobDemand, *, in_turns: bool) -> Order:
+def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:
     """Sort key: priority, whether the job has its minimum, age, uid. If the team's jobs take turns, the job that has
     waited longest counts as the oldest.
     """

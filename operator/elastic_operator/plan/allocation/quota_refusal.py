@@ -6,7 +6,6 @@ The rules are always checked in the same order. A caller that has only some rule
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -47,28 +46,19 @@ def quota_refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> 
     if entry.account is None:
         return None
     for rule in rules or Rule:
-        account = _FIRST_OVER[rule](accounts, entry, entry.account, need)
+        account = _first_over(rule, accounts, entry, entry.account, need)
         if account is not None:
             return QuotaRefusal(rule, account)
     return None
 
 
-def _beyond_guarantee(_accounts: Accounts, entry: Entry, account: Account, need: int) -> Account | None:
-    if entry.demand.preemptible:
-        return None
-    return next((one for one in account.path if one.non_preemptible + need > one.guaranteed), None)
-
-
-def _beyond_limit(_accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
-
-
-def _kept_for_owners(accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
-    return None if accounts.may_borrow(account, need) else account
-
-
-_FIRST_OVER: Mapping[Rule, Callable[[Accounts, Entry, Account, int], Account | None]] = {
-    Rule.GUARANTEE: _beyond_guarantee,
-    Rule.LIMIT: _beyond_limit,
-    Rule.LENDING: _kept_for_owners,
-}
+def _first_over(rule: Rule, accounts: Accounts, entry: Entry, account: Account, need: int) -> Account | None:
+    match rule:
+        case Rule.GUARANTEE if entry.demand.preemptible:
+            return None
+        case Rule.GUARANTEE:
+            return next((one for one in account.path if one.non_preemptible + need > one.guaranteed), None)
+        case Rule.LIMIT:
+            return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
+        case Rule.LENDING:
+            return None if accounts.may_borrow(account, need) else account

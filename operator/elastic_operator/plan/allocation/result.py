@@ -31,12 +31,10 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, state: AllocationState) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.queues.entry_of(job.uid) for job in state.inputs.jobs}
+        self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
-        """The jobs (uids) that get nothing because their part of the decision would not last, each with the reason in
-        words (143).
-        """
+        """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -59,7 +57,8 @@ class Allocation(Mapping[str, Grant]):
                 requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
-                only_for_foreign_pods=self._are_victims_of_nominations(assignment.release),
+                only_for_foreign_pods=bool(assignment.release)
+                and self._victims_of_nominations.issuperset(assignment.release),
                 victim_jobs=_named(
                     victim.victim_job
                     for victim in self._state.victims.taken_for(entry)
@@ -108,10 +107,6 @@ class Allocation(Mapping[str, Grant]):
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.placements)
         return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
-
-    def _are_victims_of_nominations(self, released: Sequence[str]) -> bool:
-        """Whether all of these pods (uids), at least one, make room for nominated foreign pods."""
-        return bool(released) and self._victims_of_nominations.issuperset(released)
 
     @cached_property
     def _victims_of_nominations(self) -> frozenset[str]:
@@ -193,8 +188,7 @@ class Allocation(Mapping[str, Grant]):
 
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the input."""
-        entry = self._entries[uid]
-        state = self._state
+        entry, state = self._entries[uid], self._state
         if entry.assignment is None:
             entry.assignment = assignment_of(state, entry)
         return entry.assignment

@@ -95,10 +95,12 @@ class Admissions:
         key = minimum_key(self._state, entry)
         if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
             return
-        right = _entitlement_for(self._state, entry, entry.gpus_missing(entry.demand.minimum))
-        if right <= entitlement and (may_borrow_again(entry, right) or self._own_pods_suffice(entry)):
-            admit(self._state, entry)
-            if not entry.admitted and right == entitlement:
+        need = entry.gpus_missing(entry.demand.minimum)
+        right = _entitlement_for(self._state, entry, need)
+        may_use = may_borrow_again(entry, right) or preemptible_gpus(self._state, entry, entry) >= need  # its own pods
+        if right <= entitlement and may_use:
+            admitted = admit(self._state, entry)
+            if not admitted and right == entitlement:
                 self._reserve(entry)
         if key and not entry.admitted:
             self._state.this_pass.answers.put("refused", (entitlement, key))
@@ -135,14 +137,8 @@ class Admissions:
         elif key and not gang[0].admitted:
             state.this_pass.answers.put("refused", (entitlement, key))
 
-    def _own_pods_suffice(self, entry: Entry) -> bool:
-        """Whether the GPUs of the entry's own pods are enough for its minimum."""
-        return preemptible_gpus(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
-
     def _reserve(self, entry: Entry) -> None:
-        """Hold room that becomes free for the entry, if it is the first waiting entry of its team and flavor and has
-        waited too long (37).
-        """
+        """Hold room for the first waiting entry of its team and flavor, if it has waited too long (37)."""
         key = (entry.team, entry.demand.shape.flavor)
         if key not in self._reserved_for_starving:
             self._reserved_for_starving.add(key)
@@ -178,11 +174,9 @@ def _grow_all(state: AllocationState, entitlement: Entitlement) -> None:
 
 
 def _leaves_room(state: AllocationState, entitlement: Entitlement) -> bool:
-    """Grow jobs in turn, up to the first step that leaves room for a job that could not grow before. Returns whether
-    there was such a step.
-    """
-    growers, changed = state.queues.scale_up, state.this_pass.changed
-    queues = {account: growers.queue(account, changed) for account in growers.accounts()}
+    """Grow jobs up to the first step that leaves room for a job that found none; returns whether there was one."""
+    changed = state.this_pass.changed
+    queues = state.queues.scale_up.by_account(changed)
     for entry in changed | individually_limited(state):
         queues.setdefault(entry.account, ScaleUpQueue({}, changed)).add(entry)
     is_left = False
@@ -211,9 +205,7 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the first job of the team with the lowest share value, again and again. As long as nothing changes, the
-    same team is served.
-    """
+    """Serve the first job of the team with the lowest share value; the same team while nothing changes."""
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)

@@ -7,7 +7,7 @@ job of each group (38).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Hashable, Set
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -58,12 +58,9 @@ class ScaleUpQueues:
         if not group:
             del groups[key]
 
-    def accounts(self) -> Iterable[Account | None]:
-        return (account for account, groups in self._groups.items() if groups)
-
-    def queue(self, account: Account | None, changed: Set[Entry]) -> ScaleUpQueue:
-        """The jobs of one account, to be worked through."""
-        return ScaleUpQueue(self._groups.get(account, {}), changed)
+    def by_account(self, changed: Set[Entry]) -> dict[Account | None, ScaleUpQueue]:
+        """The jobs of each account, to be worked through."""
+        return {account: ScaleUpQueue(groups, changed) for account, groups in self._groups.items() if groups}
 
 
 class ScaleUpQueue:
@@ -85,7 +82,7 @@ class ScaleUpQueue:
     def add(self, entry: Entry) -> None:
         """Add the job as a group of its own; a second call moves it to its new turn."""
         self._alone.add(entry)
-        if may_grow(entry):
+        if entry.admitted and entry.next_size is not None:
             key = "alone", entry.demand.uid
             self._groups[key] = iter([_Ordered(scale_up_order(entry), entry)])
             self._advance(key)
@@ -121,8 +118,3 @@ class ScaleUpQueue:
             self._heads.pop(key, None)
         else:
             self._heads[key] = placed
-
-
-def may_grow(entry: Entry) -> bool:
-    """Whether the entry has its minimum and could reach a larger size."""
-    return entry.admitted and bool(entry.sizes) and entry.next_size is not None

@@ -8,6 +8,7 @@ members and placements a job gets.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -58,7 +59,7 @@ class AllocationState:
         self.journal.roll_back()
         self.inputs = inputs
         for number, before, after in self.board.renew(inputs.nodes):
-            self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
+            self.accounts.renew_node(number, before, after)
         self._start(inputs)
         return self
 
@@ -116,9 +117,7 @@ class AllocationState:
             )
 
     def _count_unplaced(self, entry: Entry) -> None:
-        """Count each unpinned member without a node on the node where it fits best, so that no other entry gets its
-        room (10).
-        """
+        """Count each unpinned member without a node where it fits best, so that no other entry gets its room (10)."""
         for member in entry.kept:
             if member.node is not None:
                 continue
@@ -151,12 +150,12 @@ class AllocationState:
         If a node takes no new pods, only its GPUs in use count as capacity, those of jobs' members included (35).
         """
         self.journal.renumber()  # other shares entitle teams to other pods
-        self.accounts.begin_division()
+        held = Counter[str]()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
                 if entry.account:
-                    self.accounts.capacity[entry.demand.shape.flavor] += member.gpus
-        self.accounts.divide()
+                    held[entry.account.flavor] += member.gpus
+        self.accounts.divide(held)
 
     def _hold_promised(self, entry: Entry) -> None:
         """Place a foreign pod on the node that it is nominated for.
@@ -169,7 +168,7 @@ class AllocationState:
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.place(entry, Placement(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
-        self.set_admitted(entry, True)
+        self.journal.set(entry, "admitted", True)
 
     def quota_refusal(self, entry: Entry, need: int, *rules: Rule) -> QuotaRefusal | None:
         """The rule that keeps the job's team from using `need` more GPUs for it: see `quota_refusal`."""
@@ -181,9 +180,7 @@ class AllocationState:
             entry.account.add_usage(gpus, non_preemptible=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is deleted: a pod without its node holds no GPUs, although the pod's object
-        still exists (35).
-        """
+        """Charge a member, unless its node is deleted: then it holds no GPUs, though its pod object exists (35)."""
         if member.node is None or member.node in self.board.number:
             self.add_usage(entry, sign * member.gpus)
 
@@ -205,20 +202,8 @@ class AllocationState:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def set_admitted(self, entry: Entry, admitted: bool) -> None:
-        """Record whether the entry has its minimum, or keeps its pods without a minimum."""
-        if entry.admitted is not admitted:
-            self.journal.set(entry, "admitted", admitted)
-
-    def set_reserved_placements(self, entry: Entry, has_reserved_placements: bool) -> None:
-        """Record whether the entry is not served, and its placements are held because it has waited too long (37)."""
-        if entry.has_reserved_placements is not has_reserved_placements:
-            self.journal.set(entry, "has_reserved_placements", has_reserved_placements)
-
     def request_nodes(self, entry: Entry) -> None:
-        """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
-        on (49).
-        """
+        """Let the entry request new nodes: its missing pods count under the limits of its team from now on (49)."""
         gpus = entry.gpus_missing(entry.demand.minimum)
         self.journal.do(
             partial(self._set_requests_nodes, entry, True), undo=partial(self._set_requests_nodes, entry, False)
@@ -270,7 +255,7 @@ class AllocationState:
         """
         self.journal.set(entry, "preempted", True)
         self.this_pass.preempted.add(entry)
-        self.set_admitted(entry, False)
+        self.journal.set(entry, "admitted", False)
         for placement in entry.placements[::-1]:
             self.unplace(entry, placement)
         self.release_all(entry)
@@ -298,21 +283,16 @@ class AllocationState:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
         return self.now >= entry.demand.starves_from(self.inputs.settings.starvation_seconds)
 
-    def fits_back(self, entry: Entry, member: Member) -> bool:
-        """Whether the room of a released member is still free, and its team may still use it."""
-        return self.has_its_room(entry, member) and not self.quota_refusal(entry, member.gpus, Rule.LIMIT)
-
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
         node = entry.node_of.get(member.uid)
         return node is None or self.board.fits_load(member, node)
 
     def fill_back_to(self, entry: Entry, size: int) -> None:
-        """Keep released members whose room is still free, up to that size. If the job had a master, none is kept
-        without the master.
-        """
+        """Keep released members whose room is free, up to that size; no worker without the master, if there was one."""
         for member in list(self.released(entry)):
-            if entry.size < size and self.fits_back(entry, member):
+            may_use = entry.size < size and self.has_its_room(entry, member)
+            if may_use and not self.quota_refusal(entry, member.gpus, Rule.LIMIT):
                 self.fill_back(entry, member)
             elif member.role == ROLE_MASTER:
                 return
@@ -354,9 +334,5 @@ class AllocationState:
 
 def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
     """Whether settings, teams and the reclaim switch are the same."""
-    return (
-        (before.settings is after.settings or before.settings == after.settings)
-        and (before.teams is after.teams or before.teams == after.teams)
-        and (before.team_of is after.team_of or before.team_of == after.team_of)
-        and before.reclaim_stopped == after.reclaim_stopped
-    )
+    one, other = ((it.settings, it.teams, it.team_of, it.reclaim_stopped) for it in (before, after))
+    return one == other

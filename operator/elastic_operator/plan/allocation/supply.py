@@ -69,12 +69,11 @@ class Supplies:
         The number is computed once for all entries without pods. For an entry with pods, the nodes where these are are
         counted again.
         """
-        alone = self._counts_alone.get((team, requirements))
-        if alone is None:
-            alone = {
+        if (team, requirements) not in self._counts_alone:
+            self._counts_alone[team, requirements] = {
                 node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.nodes
             }
-            self._counts_alone[team, requirements] = alone
+        alone = self._counts_alone[team, requirements]
         own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
         beside_own = sum(
             self._count_that_fit(requirements, self._freed(team, node, load)) for node, load in own.items()
@@ -90,6 +89,7 @@ class Supplies:
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
         if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
+        reasons = Counter(misfit(requirements.shape, node) for node in board.nodes)
         return Supply(
             requirements=requirements,
             fitting=sum(
@@ -101,9 +101,12 @@ class Supplies:
                 board.nodes[node].allocatable.get(name, 0) for node in requirements.nodes for name, _ in gpu_needs
             ),
             lacking=tuple(sorted(lacking)),
-            largest=self._largest(requirements),
-            closed=self._closed(requirements),
-            misfits=self._misfits(requirements),
+            largest={
+                name: max((board.nodes[i].allocatable.get(name, 0) for i in requirements.nodes), default=0)
+                for name, _ in requirements.needs
+            },
+            closed=tuple(board.nodes[i] for i in board.closed if not misfit(requirements.shape, board.nodes[i])),
+            misfits=tuple(sorted((reason, n) for reason, n in reasons.items() if reason)),
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
@@ -118,18 +121,6 @@ class Supplies:
     def _count_that_fit(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
         times = _times_that_fit(requirements.needs, free)
         return min(times, 1) if requirements.shape.host_ports else times
-
-    def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
-        nodes = [self._state.board.nodes[i] for i in requirements.nodes]
-        return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in requirements.needs}
-
-    def _closed(self, requirements: PodRequirements) -> tuple[Node, ...]:
-        closed = (self._state.board.nodes[number] for number in self._state.board.closed)
-        return tuple(node for node in closed if not misfit(requirements.shape, node))
-
-    def _misfits(self, requirements: PodRequirements) -> tuple[tuple[str, int], ...]:
-        reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)
-        return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
 
 
 def _times_that_fit(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:

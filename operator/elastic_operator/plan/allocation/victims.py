@@ -1,6 +1,4 @@
-"""The victims of one pass: which pods are preempted for which preemptors, and whether the limits on evictions allow it
-(138).
-"""
+"""The pods preempted in one pass, for which preemptors, and whether the limits on evictions allow it (138)."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class Victims:
         return not self._keeps(victim.victim_job, victim.pod)
 
     def note_given_back(self, entry: Entry) -> None:
-        """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
-        preemptors.
-        """
+        """Record that the entry keeps its own pods. The pods that it had preempted are evicted for its preemptors."""
         victims_before = entry.victims
         self._journal.set(entry, "victims", ())
         for victim in victims_before:
@@ -110,7 +106,7 @@ class Victims:
         who = preemptor_of(preemptor)
         return (
             waits,
-            self.evictions.of_preemptor(who),
+            self.evictions.of_preemptor[who],
             who in self.evictions.recent_preemptors,
             self._limits.withheld_from(who),
         )

@@ -1,5 +1,7 @@
 """The planner's input and output as frozen dataclasses, and the rules that all packages of `plan` share.
 
+Times are seconds since the epoch on the API server's clock, as floats.
+
 Input:
     job             a job with its pods; `JobContext`: the facts outside the job that its plan depends on
     node            a node with its use, and whether it takes pods
@@ -24,8 +26,8 @@ Rules:
     eviction_limits how many pods may be evicted at once, and within a minute
 
 Times:
-    waits           the back-offs and waits that a job's status keeps; any other stands in the module that waits
-    futility_backoff the back-off of a preemptor that could not use the room
+    waits           the back-offs and waits that a job's status keeps, and the back-off of a preemptor that could not
+                    use the room; any other wait stands in its module
     times           times of statuses and conditions; `Attempts`: a wait that doubles
 
 Sentences:

@@ -1,7 +1,4 @@
-"""The immutable input of the allocator: nodes, jobs' demands, foreign pods, teams, and the settings.
-
-`decisions.py` has the decisions. Times are seconds since the epoch on the API server's clock, as floats.
-"""
+"""The input of the allocator: nodes, jobs' demands, foreign pods, teams, and the settings."""
 
 from __future__ import annotations
 

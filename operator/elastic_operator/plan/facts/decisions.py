@@ -1,6 +1,4 @@
-"""The decisions: assignments and grants for all jobs (`allocation`), and the plan of one pass for one job
-(`reconcile`).
-"""
+"""Decisions: assignments and grants for all jobs (`allocation`), and the plan of a pass for a job (`reconcile`)."""
 
 from __future__ import annotations
 
@@ -23,7 +21,6 @@ class Slot:
     ready: bool
 
     def pod_name(self, job_name: str) -> str:
-        """The name of that pod of the job."""
         return pod_name(job_name, self.role, self.index)
 
 
@@ -61,9 +58,7 @@ class Grant:
     only_for_foreign_pods: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
     deferred: frozenset[str] = frozenset()
-    """The kept pods (uids) whose release is decided and deferred, because their preemptors may be unable to use the
-    room (139).
-    """
+    """The kept pods (uids) whose release is deferred, because their preemptors may be unable to use the room (139)."""
 
     @property
     def waits(self) -> bool:
@@ -72,7 +67,6 @@ class Grant:
 
     @property
     def message(self) -> str:
-        """The sentence of the `size_reason`."""
         return self.size_reason.message
 
     def deferring(self, deferred: frozenset[str], size: int, waiting: Set[str] = frozenset()) -> Grant:

@@ -1,4 +1,4 @@
-"""A job as the allocator sees it. Times are seconds since the epoch on the API server's clock, as floats."""
+"""A job as the allocator sees it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ class Member(Load):
 
     @staticmethod
     def at(uid: str, slot: OwnPod | Slot, load: Load) -> Member:
-        """The member at the place of that pod or slot, with that load."""
         return Member(
             load.requests, load.gpus, load.host_ports, uid=uid, role=slot.role, index=slot.index, node=slot.node
         )
@@ -127,9 +126,7 @@ class JobDemand:
     avoided: tuple[str, ...] = ()
     """A sentence on each node that its pods avoid for a while (137)."""
     provisioning_pods: tuple[Member, ...] = ()
-    """Pods that request new nodes from an autoscaler, for the missing part of the minimum (49). They are not members,
-    because they hold no GPUs.
-    """
+    """Pods that request new nodes for the missing part of the minimum (49). They hold no GPUs: they are no members."""
     node_request: NodeRequest | None = None
     """When its pods may request new nodes; None: never (49)."""
 
@@ -140,7 +137,6 @@ class JobDemand:
 
     @property
     def gpus(self) -> int:
-        """The GPUs of its members."""
         return sum(member.gpus for member in self.members)
 
     @property
@@ -158,7 +154,6 @@ class JobDemand:
         return self.shape.master.gpus + self.shape.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
-        """The requirements of the job's pods of that role."""
         return self.shape.master if role == ROLE_MASTER else self.shape.worker
 
     def starves_from(self, starvation_seconds: float) -> float:
@@ -166,9 +161,7 @@ class JobDemand:
         return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
-        """When (epoch seconds) the job may have that size; -inf: at any time. If growth costs work, larger sizes are
-        allowed earlier.
-        """
+        """When (epoch seconds) the job may have that size; -inf: at any time. A larger one may come earlier (148)."""
         if size <= self.undelayed_size:
             return -inf
         if not self.resize_cost or self.changed_at is None:

@@ -22,13 +22,9 @@ class ForeignPod:
     nominated: str = ""
     """The node that kube-scheduler, or another program than this operator, has nominated the pod for."""
     reserved: str = ""
-    """The node that the operator has nominated the pod for: the room that is free there, or becomes free, belongs to
-    the pod (45).
-    """
+    """The node that the operator has nominated the pod for: room that is or becomes free there is for the pod (45)."""
     preempts: bool = True
-    """Whether kube-scheduler itself would evict pods of lower priority for this pod. If so, the operator deletes none
-    of these.
-    """
+    """Whether kube-scheduler itself evicts pods of lower priority for this pod: the operator deletes none of these."""
     unplannable: str = ""
     """Why no place can be planned for the pod, in words (inter-pod rules, unbound volumes, claims); "" if it can be."""
     gang: str = ""

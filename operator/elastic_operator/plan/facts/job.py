@@ -1,7 +1,4 @@
-"""The immutable facts of one job with its pods, as the stores show them. The job's plan is made from these facts.
-
-Times are seconds since the epoch on the API server's clock, as floats.
-"""
+"""The facts of one job with its pods, as the stores show them. The job's plan is made from these facts."""
 
 from __future__ import annotations
 
@@ -60,9 +57,7 @@ class MainContainer:
     is_consequence: bool = False
     """Whether the log shows that the container failed because another pod had failed."""
     script_exit_code: int | None = None
-    """The exit code of the first process of the container that failed, negative for a signal; None if the log names
-    none.
-    """
+    """The exit code of the first failed process of the container, negative for a signal; None if the log names none."""
     last_output: LastOutput | None = None
     """None until the container has failed and its log was read."""
 
@@ -146,9 +141,7 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """The rules for requests of new nodes: after `delay_seconds`, pods wait for kube-scheduler, for at most
-    `timeout_seconds` (49).
-    """
+    """Requests of new nodes: after `delay_seconds`, pods wait for kube-scheduler for at most `timeout_seconds` (49)."""
 
     delay_seconds: float = 30.0
     timeout_seconds: float = 900.0
@@ -179,9 +172,7 @@ class JobFeedback:
     What is None below is then about to come.
     """
     last_answer_at: float | None = None
-    """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
-    not asked every second (92).
-    """
+    """When the master last answered, or since when it is asked each second, if that is later; None: it is not (92)."""
     group: TorchrunGroup | None = None
     """The group that the logs of the job's pods show since they are read; None: they are not read (146)."""
 
@@ -200,9 +191,7 @@ class JobContext:
     misplaced: Mapping[str, str] = field(default_factory=dict)
     """The unbound pods (uids) whose planned node takes them no more, each with the reason (142)."""
     evicted_for: Mapping[str, str] = field(default_factory=dict)
-    """The pods (uids) that were evicted for foreign pods, and that the status still lists as alive, each with the name
-    of the foreign pod (203).
-    """
+    """Evicted pods (uids) that the status still lists as alive, each with the name of its foreign preemptor (203)."""
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds). It limits the grace in the job's spec."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
@@ -264,11 +253,19 @@ class Job:
     @property
     def is_what_if(self) -> bool:
         """Whether the job is suspended and asks what it would get if it were not."""
-        return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
+        return self.what_if in (KEEP, ONCE) and self.is_suspended
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.spec is not None and self.spec.suspend
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the job runs in Elastic mode; False if its spec is not known."""
+        return self.spec is not None and self.spec.is_elastic
 
     @property
     def active_pods(self) -> tuple[OwnPod, ...]:
-        """Its pods that have not ended and are not being deleted."""
         return tuple(pod for pod in self.pods if pod.active)
 
     @property

@@ -1,6 +1,4 @@
-"""Makes the shape of a job from its spec: finds the one flavor that all its pods can use, and limits the pods to its
-nodes.
-"""
+"""Makes the shape of a job from its spec: finds the flavor that all its pods can use, and limits them to its nodes."""
 
 from __future__ import annotations
 
@@ -42,31 +40,22 @@ def claims_of(spec: JobSpec) -> frozenset[str]:
 
 
 def job_shape(
-    master: PodShape,
-    worker: PodShape,
-    *,
-    flavors: Sequence[Flavor],
-    priorities: tuple[int, int] = (1, 0),
+    master: PodShape, worker: PodShape, *, flavors: Sequence[Flavor], priorities: tuple[int, int] = (1, 0)
 ) -> JobShape:
     """The shapes of a job's pods. Pods with GPUs are limited to the nodes of the one flavor that suits all of them."""
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
-    requested = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
+    counted = {name for flavor in flavors for name in flavor.resources}
+    requested = {name for name in counted if any(shape.requests.get(name) for shape in with_gpus)}
     counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
     suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
     if len(suitable) != 1:
-        return JobShape(
-            master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
-        )
+        problem = _problem(sorted(requested), suitable or counting, bool(suitable))
+        return JobShape(master, worker, "", problem, priorities)
     flavor = suitable[0]
     kept = _kept_to(master, flavor)
     return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)
-
-
-def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
-    """The extended resources that a pod of that shape requests and that count as GPUs."""
-    return {name for flavor in flavors for name in flavor.resources if shape.requests.get(name)}
 
 
 def _may_be(shape: PodShape, flavor: Flavor) -> bool:

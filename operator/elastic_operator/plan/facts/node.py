@@ -41,8 +41,6 @@ def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint."""
-
     key: str
     effect: str
     value: str = ""

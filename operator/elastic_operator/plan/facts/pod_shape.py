@@ -22,8 +22,6 @@ If a claim has no entry, it does not exist (yet).
 """
 
 DEFAULT_SCHEDULER = "default-scheduler"
-
-
 NAME_FIELD = "metadata.name"
 
 
@@ -57,21 +55,17 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
     pod = template["spec"]
     requests = {**requests_of(template), "pods": 1}
     because = next(_unknowable(pod, volumes), "")
+    required = _nested(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return PodShape(
         requests=requests,
         gpus=count_gpus(requests, gpu_resources),
         node_selector=dict(pod.get("nodeSelector") or {}),
-        affinity=_affinity_terms(pod),
+        affinity=tuple(required.get("nodeSelectorTerms") or ()),
         tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
         host_ports=frozenset(_host_ports(pod)) or EMPTY_SET,
         pinnable=not because,
         unpinned_because=because,
     )
-
-
-def _affinity_terms(pod: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    required = _nested(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    return tuple(required.get("nodeSelectorTerms") or ())
 
 
 def _toleration(toleration: Mapping[str, Any]) -> Toleration:

@@ -13,8 +13,6 @@ from elastic_operator.plan.facts.team import DEFAULT_FLAVOR
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration."""
-
     key: str = ""
     operator: str = "Equal"
     value: str = ""

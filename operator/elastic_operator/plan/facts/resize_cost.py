@@ -26,7 +26,8 @@ def resize_cost(spec: JobSpec, status: JobStatus) -> float:
     A script whose samples are counted uses the library. With `scaleUpDelaySeconds: 0` the user says that changes are
     free.
     """
-    if spec.is_elastic and (spec.elasticity.checkpoint_path or _uses_library(status)):
+    uses_library = status.training is not None and status.training.samples_seen is not None
+    if spec.is_elastic and (spec.elasticity.checkpoint_path or uses_library):
         return 0.0
     if not spec.elasticity.scale_up_delay_seconds:
         return 0.0
@@ -46,7 +47,3 @@ def has_grown(status: JobStatus) -> bool:
     if len(status.history) >= MAX_HISTORY and status.resizes:
         return True
     return any(0 < change.from_ < change.to for change in status.history)
-
-
-def _uses_library(status: JobStatus) -> bool:
-    return status.training is not None and status.training.samples_seen is not None

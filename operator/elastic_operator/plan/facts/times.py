@@ -12,11 +12,7 @@ from elastic_operator.plan.facts.text import Reason
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
-"""Times may be this far ahead of now: they have whole seconds, and an earlier leader may have measured the clock
-differently.
-"""
-
-
+"""Times may be this far ahead of now: they have whole seconds, and leaders measure the clock differently."""
 _ROUNDING_SECONDS = 0.001
 """The most by which a sum of times may exceed a whole second by rounding alone."""
 
@@ -51,9 +47,7 @@ def lasts(until: float, longest: float, now: float) -> bool:
 
 
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
-    """The wait (seconds) after the `times`-th failure in a row: `first`, doubled with each further failure, and never
-    more than `most`.
-    """
+    """The wait (seconds) after the `times`-th failure in a row: `first`, doubled with each further one up to `most`."""
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
 
 
@@ -82,14 +76,15 @@ NEVER_FAILED = Attempts()
 
 
 def condition(
-    before: Condition | None, kind: str, value: Truth, reason: Reason, generation: int, now: float
+    before: Condition | None, kind: str, holds: bool, reason: Reason, generation: int, now: float
 ) -> Condition:
     """The next condition after `before`, of the same type. Its transition time changes only with its truth."""
+    status: Truth = "True" if holds else "False"
     return Condition(
         type=kind,
-        status=value,
+        status=status,
         reason=reason.code,
         message=reason.message,
-        last_transition_time=before.last_transition_time if before and before.status == value else status_time(now),
+        last_transition_time=before.last_transition_time if before and before.status == status else status_time(now),
         observed_generation=generation,
     )

@@ -38,21 +38,16 @@ class Answer:
     and `confidence` how sure that is.
     """
 
-    fits: bool
-    replicas: int
-    gpus: int
     reason: Reason
+    fits: bool = False
+    replicas: int = 0
+    gpus: int = 0
     reclaimed: int = 0
     borrowed: int = 0
     lenders: tuple[tuple[str, int], ...] = ()
     position: int | None = None
     starts_at: float | None = None
     confidence: float | None = None
-
-
-def no_answer(reason: Reason) -> Answer:
-    """The answer for a job without a forecast, with the reason."""
-    return Answer(fits=False, replicas=0, gpus=0, reason=reason)
 
 
 def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
@@ -83,18 +78,15 @@ def with_job(inputs: AllocationInputs, job: JobDemand) -> AllocationInputs:
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
     grant = allocation[job.uid]
-    needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
-    size = 0 if needs_nodes else grant.assignment.replicas
+    code = grant.size_reason.code
+    size = 0 if code == SizeReason.WAITING_FOR_NODES else grant.assignment.replicas
     gpus = job.gpus_of_size(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
         fits=size >= min(job.sizes, default=1),
         replicas=size,
         gpus=gpus,
-        reason=Reason(
-            grant.size_reason.code,
-            WOULD_NOT_LAST if grant.size_reason.code == SizeReason.WOULD_NOT_LAST else grant.message,
-        ),
+        reason=Reason(code, WOULD_NOT_LAST if code == SizeReason.WOULD_NOT_LAST else grant.message),
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],

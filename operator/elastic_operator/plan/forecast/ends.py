@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.active_time import active_for, uses_nodes
+from elastic_operator.plan.job.active_time import active_for
 from elastic_operator.plan.job.observation import Observation
 
 OLD_SECONDS = 600.0
@@ -15,9 +15,7 @@ FARTHEST_SECONDS = 10 * 365 * 86400.0
 
 
 def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
-    """When a job ends (epoch seconds), by uid. A job that should have ended by its own report counts as ending
-    now.
-    """
+    """When a job ends (epoch seconds), by uid. One that should have ended by its own report ends now."""
     found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.members}
     ends = {uid: max(now, min(ends)) for uid, ends in found.items() if ends}
     return {uid: end for uid, end in ends.items() if end <= now + FARTHEST_SECONDS}
@@ -30,4 +28,4 @@ def _ends(obs: Observation, now: float) -> Iterator[float]:
         if now - reported <= OLD_SECONDS:
             yield reported + training.estimated_remaining_seconds
     if spec is not None and spec.active_deadline_seconds is not None:
-        yield now + spec.active_deadline_seconds - active_for(obs.status, holds=uses_nodes(obs), now=now)
+        yield now + spec.active_deadline_seconds - active_for(obs, now)

@@ -21,7 +21,8 @@ def queued_jobs(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDe
 
     A job whose flavor is not clear is not among them: it gets nothing before somebody edits it.
     """
-    found = [job for job in jobs if _waits(job) and not allocation.assignment(job.uid).replicas]
+    clear = (job for job in jobs if job.wants_pods and job.sizes and not (job.members or job.shape.flavor_problem))
+    found = [job for job in clear if not allocation.assignment(job.uid).replicas]
     return sorted(found, key=lambda job: allocation.position(job.uid))
 
 
@@ -44,7 +45,3 @@ def rounded(position: int) -> int:
         return position
     unit: int = 10 ** (len(str(position)) - 1)
     return -(-position // unit) * unit
-
-
-def _waits(job: JobDemand) -> bool:
-    return job.wants_pods and bool(job.sizes) and not job.members and not job.shape.flavor_problem

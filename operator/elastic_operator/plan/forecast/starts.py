@@ -20,7 +20,6 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ends_of_protection
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import JobDemand
-from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.lookahead import carried_out
 
@@ -79,16 +78,13 @@ def start_times(
         if (yield):
             break
         allocation = allocator.allocate(inputs)
-        found |= {job.uid: now for job in inputs.jobs if job.uid in still_waiting and _starts(job, allocation)}
+        asking = [job for job in inputs.jobs if job.uid in still_waiting]
+        found |= {job.uid: now for job in asking if allocation.assignment(job.uid).replicas >= job.minimum}
         still_waiting -= found.keys()
         going_on = _going_on(runs, allocation, now)
         runs = {uid: run for uid, run in going_on if run.end <= began + FARTHEST_SECONDS}
         inputs = carried_out(inputs, allocation)
     return found
-
-
-def _starts(job: JobDemand, allocation: Allocation) -> bool:
-    return allocation.assignment(job.uid).replicas >= job.minimum
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
@@ -127,18 +123,12 @@ def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iter
     """
     teams = inputs.find_teams()
     for job in jobs:
-        times = _turning_times(job, teams.team_of(job.namespace), inputs.settings.starvation_seconds)
+        if job.members:
+            times = [*ends_of_protection(job, teams.team_of(job.namespace))]
+        else:
+            times = [job.may_preempt_at, job.starves_from(inputs.settings.starvation_seconds)]
+            times += [job.failed.until] if job.failed is not None else []
         yield from (time for time in times if time > inputs.now)
-
-
-def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
-    if not job.members:
-        if job.failed is not None:
-            yield job.failed.until
-        yield job.may_preempt_at
-        yield job.starves_from(starvation_seconds)
-    else:
-        yield from ends_of_protection(job, team)
 
 
 def confidence(

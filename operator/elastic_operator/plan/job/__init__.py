@@ -29,8 +29,7 @@ What it demands:
 The writes for it:
     reconcile       the plan: which pods are created and deleted
     resize          records a change of size in the status and an event
-    plan_writes     the deletes, and the status
-    pods_to_create  the creates
+    plan_writes     the deletes, the creates, and the status
     master_place    the node of a new master
     membership      the pods that an Elastic job's master reads from its annotation
     finished        the plan of a job that is over, suspended, or made for a question

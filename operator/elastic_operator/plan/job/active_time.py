@@ -18,31 +18,32 @@ def uses_nodes(obs: Observation) -> bool:
     return any(pod.deleting_since is None or pod.node not in obs.unready_nodes for pod in pods)
 
 
-def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
-    """For how many seconds the job has had pods on nodes (`holds` as in `account`). If its status has no such account,
-    its history is used.
+def active_for(obs: Observation, now: float) -> float:
+    """For how many seconds the job has had pods on nodes."""
+    spent, since = _known(obs, now)
+    return spent + (now - seconds(since) if since else 0.0)
+
+
+def account(obs: Observation, now: float) -> dict[str, object]:
+    """The fields of the status for this time, brought up to date."""
+    status, holds = obs.status, uses_nodes(obs)
+    spent, since = _known(obs, now)
+    if status.finished or (status.active_seconds is not None and holds == (since is not None)):
+        return {}
+    if status.active_seconds is not None:
+        spent, since = (spent, status_time(now)) if holds else (max(spent, active_for(obs, now)), None)
+    return {"active_seconds": int(spent), "active_since": since}
+
+
+def _known(obs: Observation, now: float) -> tuple[float, datetime | None]:
+    """The seconds that the status counts, and since when more of them pass. If it counts none, its history is used.
 
     The account is missing before the first pass of this release, and if the CRD is of an older release that lacks the
     field.
     """
-    if status.active_seconds is None:
-        spent, since = _from_history(status, holds=holds, now=now)
-    else:
-        spent, since = float(status.active_seconds), status.active_since
-    return spent + (now - seconds(since) if since else 0.0)
-
-
-def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
-    """The account, brought up to date; `holds`: there are pods on nodes."""
-    if status.finished:
-        return {}
-    if status.active_seconds is None:
-        return _account(*_from_history(status, holds=holds, now=now))
-    if holds == (status.active_since is not None):
-        return {}
-    if holds:
-        return _account(status.active_seconds, status_time(now))
-    return _account(max(float(status.active_seconds), active_for(status, holds=False, now=now)), None)
+    if obs.status.active_seconds is None:
+        return _from_history(obs.status, holds=uses_nodes(obs), now=now)
+    return float(obs.status.active_seconds), obs.status.active_since
 
 
 def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float, datetime | None]:
@@ -67,7 +68,3 @@ def _without_pods_since(status: JobStatus) -> float | None:
     """The time from which the job has been granted no pods; None if it has a grant."""
     admitted = status.condition(ConditionType.ADMITTED)
     return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
-
-
-def _account(spent: float, since: datetime | None) -> dict[str, object]:
-    return {"active_seconds": int(spent), "active_since": since}

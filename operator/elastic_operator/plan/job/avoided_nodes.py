@@ -52,7 +52,7 @@ def avoiding(obs: Observation, now: float) -> Observation:
         )
         for node in known
     }
-    return replace(obs, avoided=avoided, requeue_at=(*obs.requeue_at, *(seconds(node.until) for node in known)))
+    return replace(obs.again_at(*(seconds(node.until) for node in known)), avoided=avoided)
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:

@@ -37,9 +37,7 @@ def classify_pods(obs: Observation) -> Observation:
 
 
 def classify_unread_pods(obs: Observation) -> Observation:
-    """Sort the pods of a job without a readable spec: members are kept, pods of an earlier incarnation are deleted
-    (99).
-    """
+    """The same for a job without a readable spec: members are kept, pods of an earlier incarnation are deleted (99)."""
     pods = [pod for pod in sorted(obs.job.pods, key=master_first) if pod.deleting_since is None]
     old = [pod for pod in pods if pod.incarnation != obs.status.incarnation]
     members = tuple(pod for pod in pods if pod not in old and not pod.ended)

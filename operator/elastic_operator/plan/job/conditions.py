@@ -7,7 +7,7 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, Truth, rfc3339
+from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
@@ -15,7 +15,7 @@ from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
-from elastic_operator.plan.job.observation import Observation, is_running, set_condition
+from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
 
@@ -25,15 +25,16 @@ PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 """The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
-def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
-    """The status with all its conditions. `obs.status` must have its counts; `obs.members` are the pods that stay."""
+def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observation:
+    """The observation with all conditions. Its status must have its counts; its members are the pods that stay."""
     ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
     phase, stalled = ready.code, ready.code in STALLED
+    suspended = Reason("Suspended", "spec.suspend is true.") if obs.job.is_suspended else Reason("NotSuspended", "")
     admitted = Reason("Admitted", f"The job is granted {pods(granted)}.") if granted else Reason("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, Reason]] = [
         (ConditionType.READY, phase in READY_TRUE, ready),
         (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
-        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, _suspended(obs)),
+        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, suspended),
         (ConditionType.ADMITTED, granted > 0, admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
@@ -45,11 +46,10 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
         ]
     else:
         others = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
-        status = status.model_copy(update={"conditions": others})
-    for kind, value, reason in answers:
-        truth: Truth = "True" if value else "False"
-        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
-    return status
+        obs = obs.with_status(conditions=others)
+    for kind, holds, reason in answers:
+        obs = obs.with_condition(kind, holds, reason, now)
+    return obs
 
 
 def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
@@ -79,12 +79,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         return Reason(
             Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or sentence(job.feedback.write_error)
         )
-    nodes_asked = (
-        grant is not None
-        and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
-        and not any(map(is_running, obs.members))
-    )
-    if status.target_replicas == 0 or nodes_asked:
+    asks = grant is not None and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
+    if status.target_replicas == 0 or (asks and not any(map(is_running, obs.members))):
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
         return Reason(Phase.QUEUED, joined(*texts))
     return _group_phase(obs, now)
@@ -101,8 +97,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     if not obs.members:
         return sentence(obs.job.needs_edit)
     return joined(
-        obs.job.needs_edit,
-        f"Until the job is edited, it continues with {pods(len(obs.members))} and gets no more.",
+        obs.job.needs_edit, f"Until the job is edited, it continues with {pods(len(obs.members))} and gets no more."
     )
 
 
@@ -144,10 +139,10 @@ def _failed_before(obs: Observation) -> str:
 
     The last failure may be one that does not count (13), so it has no number.
     """
-    status, spec, retry = obs.status, obs.job.spec, obs.status.retry
-    if spec is None or retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
+    status, retry = obs.status, obs.status.retry
+    if retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
         return ""
-    limit = max(1, spec.recovery.max_failures_without_progress)
+    limit = max(1, obs.spec.recovery.max_failures_without_progress)
     times = "once" if status.failures == 1 else f"{status.failures} times"
     so_far = f"The job has failed {times} without progress, and ends at {limit}."
     return f" {joined(so_far, f'The last failure was: {retry.reason}')}"
@@ -183,7 +178,7 @@ def _enough(obs: Observation) -> bool:
     """Whether the minimum runs, with its master."""
     if _lacks_master(obs):
         return False
-    return obs.job.spec is not None and sum(is_running(p) for p in obs.members) >= obs.job.spec.minimum
+    return sum(map(is_running, obs.members)) >= obs.spec.minimum
 
 
 def _have_met(obs: Observation, now: float) -> bool:
@@ -205,20 +200,16 @@ def _complete(obs: Observation, now: float) -> bool:
     leaving = any(
         (pod.deleting_since is not None or pod.uid in obs.planned_deletions) and not pod.ended for pod in obs.job.pods
     )
-    return (
-        len(obs.members) == obs.status.target_replicas
-        and all(map(is_running, obs.members))
-        and not leaving
-        and is_whole(obs, now)
-    )
+    all_run = len(obs.members) == obs.status.target_replicas and all(map(is_running, obs.members))
+    return all_run and not leaving and is_whole(obs, now)
 
 
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return (
-        f"{held[0]} is still being deleted. The job continues when it is deleted." if held and not obs.members else ""
-    )
+    if not held or obs.members:
+        return ""
+    return f"{held[0]} is still being deleted. The job continues when it is deleted."
 
 
 def _left_behind(obs: Observation) -> str:
@@ -234,11 +225,6 @@ def _left_behind(obs: Observation) -> str:
     )
 
 
-def _suspended(obs: Observation) -> Reason:
-    suspended = obs.job.spec is not None and obs.job.spec.suspend
-    return Reason("Suspended", "spec.suspend is true.") if suspended else Reason("NotSuspended", "")
-
-
 def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
     history = obs.status.history
     if phase == Phase.RESIZING and history:
@@ -250,7 +236,7 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     """Whether the job has its full size, and why it is not bigger or not running."""
     if obs.job.needs_edit:
         return False, Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
-    if obs.job.spec is not None and obs.job.spec.suspend:
+    if obs.job.is_suspended:
         return False, Reason(SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume.")
     if held := why_held(obs.status):
         return False, Reason(SizeReason.CHANGED_TOO_OFTEN, held)

@@ -1,6 +1,4 @@
-"""Makes the counts in a job's status: the numbers of pods, processes and GPUs, and the list of pods. Most of them come
-from the pods alone.
-"""
+"""Makes the numbers of pods, processes and GPUs in a job's status, and its list of pods, mostly from the pods alone."""
 
 from __future__ import annotations
 
@@ -12,19 +10,18 @@ from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.active_time import account, uses_nodes
-from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
+from elastic_operator.plan.job.active_time import account
+from elastic_operator.plan.job.master_report import first_ranks, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
-def with_counts(obs: Observation, now: float) -> JobStatus:
-    """The status with its counts brought up to date; `obs.members` are the pods that stay."""
+def with_counts(obs: Observation, now: float) -> Observation:
+    """The observation with its counts brought up to date; its members are the pods that stay."""
     status, job = obs.status, obs.job
     running = [pod for pod in obs.members if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(obs)
-    complete = _change_is_complete(obs, running, now)
     listed = [
         _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.planned_deletions and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
@@ -40,12 +37,12 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
-    update |= account(status, holds=uses_nodes(obs), now=now)
+    update |= account(obs, now)
     if status.finished:
         update["target_replicas"] = 0
-    if complete and _resizing(status):
+    if _completes_change(obs, running, now):
         update["last_resize_time"] = status_time(now)
-    return status.model_copy(update=update)
+    return obs.with_status(**update)
 
 
 def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
@@ -72,14 +69,13 @@ def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
     )
 
 
-def _resizing(status: JobStatus) -> bool:
-    """Whether the newest change of size is not complete yet."""
-    return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
-
-
-def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> bool:
+def _completes_change(obs: Observation, running: list[OwnPod], now: float) -> bool:
+    """Whether the newest change of size is complete now, and was not when the status was written."""
+    status = obs.status
+    if not status.history or seconds(status.last_resize_time) >= seconds(status.history[0].time):
+        return False
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    return len(running) == obs.status.target_replicas > 0 and not leaving and is_whole(obs, now)
+    return len(running) == status.target_replicas > 0 and not leaving and is_whole(obs, now)
 
 
 def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
@@ -93,13 +89,12 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
 
 
 def _world_size(obs: Observation, running: list[OwnPod]) -> int:
-    """The number of training processes: the master's report, else a count from the pods."""
+    """The training processes: by the master's report, capped at what the pods can have; else by the running pods."""
     if obs.job.spec is None:
         return 0
-    reported = world_size(obs)
-    if reported is not None:
-        return reported
-    return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
+    report = report_of(obs)
+    most = sum(nproc_of(obs.spec, pod.role) for pod in (running if report is None else obs.members))
+    return most if report is None else min(report.world_size, most)
 
 
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:

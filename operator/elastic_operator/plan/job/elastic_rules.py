@@ -10,29 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.failures import (
-    count_failure,
-    fail_if_not_retryable,
-    failed_pods,
-    note_last_output,
-    short_failure,
-    too_many_in_all,
-)
+from elastic_operator.plan.job.failures import count_failure, failed_pods, judge, short_failure, too_many_in_all
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
-from elastic_operator.plan.job.observation import (
-    Observation,
-    end_incarnation,
-    fail,
-    is_running,
-    master_of,
-    replace_all,
-)
+from elastic_operator.plan.job.observation import Observation, fail, is_running, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -44,11 +29,9 @@ def handle_failed_pods(obs: Observation, now: float) -> Observation:
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
         return obs
-    obs = note_last_output(obs, failed[0], now)
-    if over := fail_if_not_retryable(obs, failed, now):
-        return over
+    obs = judge(obs, failed, now)
     master = next((pod for pod in failed if pod.role == ROLE_MASTER), None)
-    return obs if master is None else _replace_failed_master(obs, master, now)
+    return obs if master is None or obs.status.finished else _replace_failed_master(obs, master, now)
 
 
 def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
@@ -59,10 +42,7 @@ def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
     new = new_failures(obs)
     in_all = obs.status.total_failures + new
     too_many = too_many_in_all(obs, in_all) if new else ""
-    if not too_many:
-        return obs
-    status = obs.status.model_copy(update={"total_failures": in_all})
-    return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
+    return fail(obs.with_status(total_failures=in_all), now, "RestartLimitReached", too_many) if too_many else obs
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
@@ -76,12 +56,11 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     if not obs.members:
         obs = count_losses(obs, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
-        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+        return replace_all(obs, Event("NewIncarnation", text, "Warning"))
     if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
         return count_losses(obs, lost, now)
-    obs = count_losses(obs, lost, now, reason=MASTER_LOST)
-    status = next_master(obs.status, now)
-    return replace(obs, status=status, events=(*obs.events, _replaced("The master is gone", status)))
+    obs = next_master(count_losses(obs, lost, now, reason=MASTER_LOST), now)
+    return obs.with_event(_replaced("The master is gone", obs))
 
 
 def end_without_master(obs: Observation, now: float) -> Observation:
@@ -91,19 +70,19 @@ def end_without_master(obs: Observation, now: float) -> Observation:
         return obs
     master = master_of(obs)
     if master is not None and is_running(master):
-        return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
+        return obs.with_status(master_lost_time=None)
     timeout = obs.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + timeout
     if now < until:
-        return replace(obs, requeue_at=(*obs.requeue_at, until))
+        return obs.again_at(until)
     text = f"No master has run for {timeout} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
-    return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    return replace_all(obs, Event("NewIncarnation", text, "Warning"))
 
 
-def next_master(status: JobStatus, now: float) -> JobStatus:
-    """The status by which another master is created and the present one is deleted."""
-    since = status.master_lost_time or status_time(now)
-    return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
+def next_master(obs: Observation, now: float) -> Observation:
+    """The observation with the status by which another master is created and the present one is deleted."""
+    since = obs.status.master_lost_time or status_time(now)
+    return obs.with_status(master_epoch=(obs.status.master_epoch or 0) + 1, master_lost_time=since)
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
@@ -113,19 +92,15 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     The failed master is no longer a member, even if a sidecar keeps its pod in the phase Running.
     """
     others = tuple(pod for pod in obs.members if pod is not master)
-    obs = replace(obs, status=end_backoff_for_master(obs.status, obs.spec.minimum, now), members=others)
+    obs = replace(end_backoff_for_master(obs, now), members=others)
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
     if not obs.members:
         event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
-        return replace_all(obs, end_incarnation(obs.status), event)
-    status = next_master(obs.status, now)
-    status = status.model_copy(update={"replicas": len(others)})
-    to_delete = (*obs.to_delete, obs.deletion(master, short_failure(master)))
-    return replace(
-        obs, status=status, to_delete=to_delete, write_status_first=True, events=(*obs.events, _replaced(text, status))
-    )
+        return replace_all(obs, event)
+    obs = next_master(obs, now).with_status(replicas=len(others))
+    return obs.decided(_replaced(text, obs), [obs.deletion(master, short_failure(master))])
 
 
 def _had_master(obs: Observation) -> bool:
@@ -133,6 +108,6 @@ def _had_master(obs: Observation) -> bool:
     return any(pod.role == ROLE_MASTER and pod.is_alive for pod in obs.status.pods)
 
 
-def _replaced(why: str, status: JobStatus) -> Event:
-    text = joined(why, f"The operator creates master {status.master_epoch}.", "The other pods stay.")
+def _replaced(why: str, obs: Observation) -> Event:
+    text = joined(why, f"The operator creates master {obs.status.master_epoch}.", "The other pods stay.")
     return Event("MasterReplaced", text, "Warning")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 
 from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Training
@@ -13,7 +12,7 @@ from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
-from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present_pods, replace_all
+from elastic_operator.plan.job.observation import Observation, fail, present_pods, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 JUST_CHANGED_SECONDS = 120.0
@@ -39,15 +38,15 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     if not failed or obs.spec.suspend:
         return obs
     if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
-        return replace(obs, requeue_at=(*obs.requeue_at, until))
-    obs = note_last_output(obs, failed[0], now)
-    if over := fail_if_not_retryable(obs, failed, now):
-        return over
+        return obs.again_at(until)
+    obs = judge(obs, failed, now)
+    if obs.status.finished:
+        return obs
     obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
         return obs
     event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
-    return replace_all(obs, end_incarnation(obs.status), event)
+    return replace_all(obs, event)
 
 
 def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
@@ -61,7 +60,7 @@ def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
     return min(_failed_at(pod) for pod in failed) + CAUSE_SECONDS if others else -inf
 
 
-def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
+def _note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
     """Keep the pod's last output in the status, because its log is deleted with the pod.
 
     This discloses nothing: roles that allow reading a job's status in a namespace also allow reading its pods' logs
@@ -80,7 +79,7 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
     same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
     if noted == same:
         return obs
-    return replace(obs, status=obs.status.model_copy(update={"last_failure": noted}))
+    return obs.with_status(last_failure=noted)
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
@@ -89,15 +88,18 @@ def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
     return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= JUST_CHANGED_SECONDS
 
 
-def fail_if_not_retryable(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
-    """The observation with the job's end, if one of these pods reports that another try would fail, too; else None."""
+def judge(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation:
+    """Keep the last output of the first of these pods. End the job if one of them reports that another try would fail,
+    too (135).
+    """
+    obs = _note_last_output(obs, failed[0], now)
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
         return fail(obs, now, "RestartLimitReached", sentence(last.main.message) or describe_failure(last))
     final = obs.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
     if last is None or _group_had_just_changed(obs, _known_at(last, now)):
-        return None
+        return obs
     return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} The exit code is one of recovery.finalExitCodes.")
 
 
@@ -165,36 +167,27 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     what = describe_failure(first)
     counts = not _group_had_just_changed(obs, _known_at(first, now))
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
-    in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
-    update = {
-        "failures": failures,
-        "total_failures": in_all,
+    in_all, attempt = obs.status.total_failures + counts, (obs.status.retry.attempt if obs.status.retry else 0) + 1
+    obs = obs.with_status(
+        failures=failures,
+        total_failures=in_all,
         **_progress_marks(obs.status),
-        "restarts": obs.status.restarts + 1,
-        "running_since": None,
-    }
-    status = obs.status.model_copy(update=update)
+        restarts=obs.status.restarts + 1,
+        running_since=None,
+    )
     limit = obs.spec.recovery.max_failures_without_progress
     in_a_row = f"This is failure {failures} in a row without progress"
-    is_last = failures >= max(1, limit)
-    over = (
-        f"{in_a_row}, and recovery.maxFailuresWithoutProgress is {limit}." if is_last else too_many_in_all(obs, in_all)
-    )
+    over = too_many_in_all(obs, in_all)
+    if failures >= max(1, limit):
+        over = f"{in_a_row}, and recovery.maxFailuresWithoutProgress is {limit}."
     if counts and over:
-        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} {over}"), "", 0
+        return fail(obs, now, "RestartLimitReached", f"{what} {over}"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
     retry = Retry(reason=what, not_before=end_of_wait(now + wait), attempt=attempt, cause=RetryCause.POD_FAILED)
-    kind = (
-        f"{in_a_row}; the job ends at {max(1, limit)}."
-        if counts
-        else "It does not count as a failure, because pods joined or left shortly before."
-    )
-    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what} {kind}", wait
-
-
-def _attempts(status: JobStatus) -> int:
-    """The number of consecutive restarts of the job."""
-    return status.retry.attempt if status.retry else 0
+    kind = "It does not count as a failure, because pods joined or left shortly before."
+    if counts:
+        kind = f"{in_a_row}; the job ends at {max(1, limit)}."
+    return obs.with_status(retry=retry), f"{what} {kind}", wait
 
 
 def describe_failure(pod: OwnPod) -> str:

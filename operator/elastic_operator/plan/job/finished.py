@@ -50,18 +50,15 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 
 
 def without_pods(obs: Observation, now: float) -> Plan:
-    """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs continue; none are created."""
-    suspended = obs.job.spec is not None and obs.job.spec.suspend
-    suspended_pods = tuple(DeletePod(p, "spec.suspend is true") for p in obs.members) if suspended else ()
-    plan = make_plan(obs, None, (*deletes_of(obs), *suspended_pods), (), now)
-    return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
+    """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs continue; none are created.
 
-
-def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
-    """The plan of a job that was created to ask once. The job is deleted after a while, if it never had a pod (160)."""
-    if obs.job.pods or obs.status.start_time is not None:
+    A job that was created to ask once is deleted after a while, if it never had a pod (160).
+    """
+    suspended = [DeletePod(p, "spec.suspend is true") for p in obs.members] if obs.job.is_suspended else []
+    plan = make_plan(obs, None, (*deletes_of(obs), *suspended), (), now)
+    asks_once = obs.job.is_what_if and obs.job.what_if == ONCE
+    if not asks_once or obs.job.pods or obs.status.start_time is not None:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
-    return replace(
-        plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), requeue_at=min(plan.requeue_at or expiry, expiry)
-    )
+    over = not lasts(expiry, ONCE_SECONDS, now)
+    return replace(plan, delete_job=over, requeue_at=min(plan.requeue_at or expiry, expiry))

@@ -8,7 +8,6 @@ pods moves. Entitled teams may still take GPUs from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import FlapWindow
@@ -36,26 +35,18 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
     """
     status, flap_window = obs.status, obs.job.context.flap_window
     if status.held_until is None:
-        if (
-            flap_window is None
-            or _waits_by_itself(status)
-            or len(_counted_changes(obs, flap_window, now)) <= MAX_CHANGES
-        ):
+        # A back-off makes the job try a size again and again, and says when the next try is due.
+        if flap_window is None or status.failed_size or len(_counted_changes(obs, flap_window, now)) <= MAX_CHANGES:
             return obs
         until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
-        status = status.model_copy(update={"held_until": until, "target_replicas": granted})
-        return replace(obs, status=status, requeue_at=(*obs.requeue_at, seconds(until)))
+        return obs.with_status(held_until=until, target_replicas=granted).again_at(seconds(until))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
-    is_another = (
-        flap_window is not None
-        and flap_window.no_external_change_since > began - 1
-        and len(obs.members) < obs.spec.minimum
-    )
-    if now >= seconds(until) or edited or is_another:
-        return replace(obs, status=status.model_copy(update={"held_until": None}))
-    return replace(obs, requeue_at=(*obs.requeue_at, seconds(until)))
+    is_another = flap_window is not None and flap_window.no_external_change_since > began - 1
+    if now >= seconds(until) or edited or (is_another and len(obs.members) < obs.spec.minimum):
+        return obs.with_status(held_until=None)
+    return obs.again_at(seconds(until))
 
 
 def why_held(status: JobStatus) -> str:
@@ -78,11 +69,6 @@ def why_held(status: JobStatus) -> str:
     )
 
 
-def _waits_by_itself(status: JobStatus) -> bool:
-    """Whether a back-off makes the job try a size again and again; the back-off says when the next try is due."""
-    return status.failed_size is not None
-
-
 def _held_seconds(obs: Observation) -> int:
     return HELD_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
 
@@ -97,10 +83,8 @@ def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> l
     within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
     for change in _since(obs.status, max(now - within, flap_window.no_external_change_since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
-        next_turn, turn_is_over = (
-            turn_is_over,
-            flap_window.time_sharing and change.to == 0 and change.reason == "PreemptedByJob",
-        )
+        is_preempted = change.to == 0 and change.reason == "PreemptedByJob"
+        next_turn, turn_is_over = turn_is_over, flap_window.time_sharing and is_preempted
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
         if change.excused:
             direction = before

@@ -4,24 +4,13 @@ or spec, ten minutes of running without a failure.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import Reason, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import active_for, uses_nodes
 from elastic_operator.plan.job.failures import NO_FAILURES, NO_PROGRESS_MARKS, has_progressed, was_deleted_before_exit
-from elastic_operator.plan.job.observation import (
-    NO_WAITS,
-    Observation,
-    add_change,
-    end_incarnation,
-    fail,
-    present_pods,
-    replace_all,
-    set_condition,
-)
+from elastic_operator.plan.job.observation import NO_WAITS, Observation, fail, present_pods, replace_all
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
@@ -36,30 +25,23 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
     limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
-    holds = uses_nodes(obs)
-    left = limit - active_for(obs.status, holds=holds, now=now)
+    left = limit - active_for(obs, now)
     if left > 0:
-        return replace(obs, requeue_at=(*obs.requeue_at, now + left)) if holds else obs
-    return fail(obs, now, "DeadlineExceeded", _deadline_passed(limit))
-
-
-def _deadline_passed(limit: int) -> str:
-    return (
-        f"The job has had pods on nodes for its activeDeadlineSeconds ({limit}). To run it longer, create it again with"
-        " a larger value."
+        return obs.again_at(now + left) if uses_nodes(obs) else obs
+    why = (
+        f"The job has had pods on nodes for its activeDeadlineSeconds ({limit})."
+        " To run it longer, create it again with a larger value."
     )
+    return fail(obs, now, "DeadlineExceeded", why)
 
 
 def complete_on_success(obs: Observation, now: float) -> Observation:
-    """End the job if the master's main container ended with exit code 0. This does not count if the pod's deletion was
-    requested before (18).
-    """
+    """End the job if the master's main container ended with exit code 0, before a deletion was requested (18)."""
     for pod in present_pods(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
-            status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
-            return replace(obs, status=status, write_status_first=True, events=(*obs.events, Event(*why)))
+            obs = obs.with_status(completion_time=status_time(now), **NO_WAITS)
+            return obs.with_condition(ConditionType.SUCCEEDED, True, why, now).decided(Event(*why))
     return obs
 
 
@@ -67,9 +49,8 @@ def suspend(obs: Observation, now: float) -> Observation:
     """Release all pods of a suspended job. Its next pods are of another incarnation."""
     if not obs.spec.suspend or not obs.members:
         return obs
-    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true.")
     event = Event("ScaledDown", f"{pods_are(len(obs.members))} deleted, because spec.suspend is true.")
-    return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
+    return _stopped(obs, now, "spec.suspend is true.", event)
 
 
 def replace_outdated_pods(obs: Observation, now: float) -> Observation:
@@ -77,9 +58,13 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
-    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "The template was changed.")
     event = Event("NewIncarnation", "The template was changed while the job was suspended; all pods are replaced.")
-    return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
+    return _stopped(obs, now, "The template was changed.", event)
+
+
+def _stopped(obs: Observation, now: float, why: str, event: Event) -> Observation:
+    obs = obs.with_change(now, len(obs.members), 0, "Suspended", why)
+    return replace_all(obs, event, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS)
 
 
 def forget_old_failures(obs: Observation, now: float) -> Observation:
@@ -93,7 +78,7 @@ def forget_old_failures(obs: Observation, now: float) -> Observation:
     running_since = seconds(status.running_since)
     progressed = has_progressed(status)
     if status.failures and progressed:
-        obs = replace(obs, status=status.model_copy(update=NO_FAILURES))
+        obs = obs.with_status(**NO_FAILURES)
     elif status.failures and progressed is None:
         obs = _forgets(obs, now, running_since, **NO_FAILURES)
     if status.waits_ended_by_edits:
@@ -109,9 +94,7 @@ def forget_old_failures(obs: Observation, now: float) -> Observation:
 def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
     """The observation with these status fields, if `FORGET_FAILURES_SECONDS` have passed since that time."""
     due = since + FORGET_FAILURES_SECONDS
-    if now < due:
-        return replace(obs, requeue_at=(*obs.requeue_at, due))
-    return replace(obs, status=obs.status.model_copy(update=fields))
+    return obs.again_at(due) if now < due else obs.with_status(**fields)
 
 
 def _waits_without_pods(obs: Observation) -> bool:
@@ -139,5 +122,5 @@ def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa
             f"The back-off continues. {ended} edits have already ended a back-off since the job last ran for ten"
             " minutes; further edits do not."
         )
-        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
-    return replace(obs, status=obs.status.model_copy(update={"failed_size": None, "waits_ended_by_edits": ended + 1}))
+        return obs.with_event(Event("ScaleUpBlocked", text))
+    return obs.with_status(failed_size=None, waits_ended_by_edits=ended + 1)

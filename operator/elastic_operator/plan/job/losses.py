@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
-from elastic_api.status import MAX_AVOIDED, JobStatus, Retry, RetryCause
+from elastic_api.status import MAX_AVOIDED, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
@@ -19,14 +19,7 @@ from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, sta
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
-from elastic_operator.plan.job.observation import (
-    Observation,
-    add_change,
-    end_incarnation,
-    master_of,
-    present_pods,
-    replace_all,
-)
+from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
 
 MASTER_LOST = "MasterLost"
@@ -50,10 +43,10 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     obs = count_losses(obs, lost, now)
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
-        return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(obs) and not trains_on(obs.job, obs.survivors):
+        return replace_all(obs, Event("MasterReplaced", text, "Warning"))
+    if node_is_lost(obs) and not trains_on(obs):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
-        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+        return replace_all(obs, Event("NewIncarnation", text, "Warning"))
     return obs
 
 
@@ -67,20 +60,21 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
 
     The status is written before pods are created or deleted for the loss, unless nothing is lost without it (197).
     """
-    why = _why_lost(obs, lost)
-    avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
-    update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.members)}
-    update |= {"avoided_nodes": avoided, "held_until": None}
-    status = obs.status.model_copy(update=update)
+    why, excused, previous = _why_lost(obs, lost), _is_excused(obs, lost, now), obs.status.replicas
+    obs = obs.with_status(
+        restarts=obs.status.restarts + lost,
+        replicas=len(obs.members),
+        avoided_nodes=avoided_nodes(obs, now),
+        held_until=None,
+    )
     reasons: tuple[str, ...] = REASONS
     if reason == MASTER_LOST:
-        status, reasons = end_backoff_for_master(status, obs.spec.minimum, now), (MASTER_LOST,)
-    status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
-    previous = obs.status.replicas
-    status = add_change(status, now, previous, previous - lost, reason, why, excused=excused)
-    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+        obs, reasons = end_backoff_for_master(obs, now), (MASTER_LOST,)
+    obs = _wait_if_repeated(obs, now, why, reasons=reasons, excused=excused)
+    obs = obs.with_change(now, previous, previous - lost, reason, why, excused=excused)
     first = obs.write_status_first or reason == MASTER_LOST or not (excused and _is_seen_again(obs))
-    return replace(obs, status=status, write_status_first=first, events=(*obs.events, event))
+    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+    return replace(obs.with_event(event), write_status_first=first)
 
 
 def _is_seen_again(obs: Observation) -> bool:
@@ -162,36 +156,36 @@ def _times_apart(times: Iterable[float]) -> int:
     return count
 
 
-def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
-    """The status, with a wait if pods are lost as fast as they are created (20)."""
-    lost = [seconds(change.time) for change in status.history if change.reason in reasons and not change.excused]
+def _wait_if_repeated(
+    obs: Observation, now: float, why: str, *, reasons: tuple[str, ...], excused: bool
+) -> Observation:
+    """The observation, with a wait if pods are lost as fast as they are created (20)."""
+    lost = [seconds(change.time) for change in obs.status.history if change.reason in reasons and not change.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1
     if excused or before < 2:
-        return status
+        return obs
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
     why = f"There were {before + 1} losses in two minutes. {why}"
     retry = Retry(reason=why, not_before=end_of_wait(now + wait), attempt=before, cause=RetryCause.POD_LOST)
-    return status.model_copy(update={"retry": retry})
+    return obs.with_status(retry=retry)
 
 
-def end_backoff_for_master(status: JobStatus, least: int, now: float) -> JobStatus:
-    """The status of a job whose new master is created at once, because no pod trains without it.
+def end_backoff_for_master(obs: Observation, now: float) -> Observation:
+    """The observation of a job whose new master is created at once, because no pod trains without it.
 
-    A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is
-    kept (139), and so is the back-off for a size beyond the minimum.
+    A back-off for lost workers, or for a size up to the minimum, ends at once. The number of its tries is kept (139),
+    and so is the back-off for a size beyond the minimum.
     """
     due = {
         name: waits.model_copy(update={"not_before": min(waits.not_before, status_time(now))})
-        for name, waits in (("retry", status.retry), ("failed_size", status.failed_size))
-        if waits is not None and (waits.size or 0) <= least
+        for name, waits in (("retry", obs.status.retry), ("failed_size", obs.status.failed_size))
+        if waits is not None and (waits.size or 0) <= obs.spec.minimum
     }
-    return status.model_copy(update=due) if due else status
+    return obs.with_status(**due)
 
 
 def _why_lost(obs: Observation, lost: int) -> str:
-    """A sentence with the lost pods: first pods that the cluster ended, then deleted pods that the last status
-    lists.
-    """
+    """A sentence with the lost pods: pods that the cluster ended, then deleted pods that the last status lists."""
     alive = {pod.name for pod in reported(obs)}
     going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
     causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
@@ -200,6 +194,6 @@ def _why_lost(obs: Observation, lost: int) -> str:
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"The job lost {', '.join(texts) or 'a pod'}. This does not count as a failure."
-    if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and obs.survivors is not None and trains_on(obs):
         return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without that node, and is kept."
     return why

@@ -12,52 +12,43 @@ from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_a
 
 
 def find_lost_nodes(obs: Observation, now: float) -> Observation:
-    """The observation with the nodes of the job's pods that are not Ready, which of them are given up (86, 92 and 146),
-    and when this may change.
-    """
+    """Find which nodes of the job's pods that are not Ready are given up (86, 92, 146), and when this may change."""
     context = obs.job.context
     if not context.unready:
         return obs
-    outage, may_be_lost_at = context.node_outage, _may_be_lost_at(obs)
+    outage, patience = context.node_outage, obs.spec.recovery.node_loss_seconds
+    may_be_lost_at = {node: since + patience for node, since in context.unready.items()}
+    may_be_lost_at |= dict.fromkeys(context.out_of_service, -inf)
     due = {node: time for node, time in may_be_lost_at.items() if now >= time}
     kept = outage.kept_nodes & due.keys() if outage else frozenset()
-    decided_already = kept | context.out_of_service
-    in_question = {node: time for node, time in due.items() if node not in decided_already}
-    training = still_training(obs.job, obs.status, in_question, now) if in_question else frozenset()
+    in_question = {node: time for node, time in due.items() if node not in kept | context.out_of_service}
+    training = still_training(obs, in_question, now)
     obs = _read_logs_of_survivors(obs, may_be_lost_at, now)
-    decided = decided_at(obs.job, obs.survivors, now)
+    decided = decided_at(obs, now)
     undecided = frozenset(in_question) if now < decided else frozenset()
     wake = {node: time for node, time in may_be_lost_at.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(obs.job, now))
     wake |= dict.fromkeys(undecided, decided)
     wake |= dict.fromkeys(kept, outage.until if outage else inf)
     return replace(
-        obs,
+        obs.again_at(*(time for time in wake.values() if time < inf)),
         unready_nodes=frozenset(context.unready),
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        requeue_at=(*obs.requeue_at, *(time for time in wake.values() if time < inf)),
     )
-
-
-def _may_be_lost_at(obs: Observation) -> dict[str, float]:
-    """When each node that is not Ready may be given up (epoch seconds); -inf if it is out of service."""
-    patience, context = obs.spec.recovery.node_loss_seconds, obs.job.context
-    given_up = context.out_of_service
-    return {node: -inf if node in given_up else since + patience for node, since in context.unready.items()}
 
 
 def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float], now: float) -> Observation:
     """Have the logs of the job's pods on Ready nodes read (146), or note when the reading is to begin."""
-    staying = survivors(obs.job, obs.status)
+    staying = survivors(obs)
     if staying is None:
         return obs
     outage = obs.job.context.node_outage
     times = [time for node, time in may_be_lost_at.items() if outage is None or node not in outage.kept_nodes]
     begins = min(times, default=inf) - SURVIVOR_READ_SECONDS
     if now < begins:
-        return replace(obs, requeue_at=(*obs.requeue_at, begins)) if begins < inf else obs
+        return obs.again_at(begins) if begins < inf else obs
     return replace(obs, survivors=staying)
 
 

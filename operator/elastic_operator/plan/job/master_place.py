@@ -1,6 +1,4 @@
-"""Gives a new master without a place the place of the highest worker, because the workers cannot train without a
-master.
-"""
+"""Gives a new master that finds no place the place of the highest worker: workers cannot train without a master."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
     due = seconds(latest) + WAIT_FOR_NODE_SECONDS
     if now < due:
-        return replace(obs, requeue_at=(*obs.requeue_at, due)), grant
+        return obs.again_at(due), grant
     return obs, _without(grant, workers[-1])
 
 

@@ -1,11 +1,9 @@
-"""Puts the group of an Elastic job into the job's status, from its master's report (`facts/group_report.py`), if the
-report fits the job.
-"""
+"""Puts the group of an Elastic job into its status, from its master's report (`facts/group_report.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import accumulate
 
 from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
@@ -19,28 +17,21 @@ from elastic_operator.plan.job.observation import Observation, is_running, maste
 from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0
-"""The first step after a change shows how long the pause was. The operator waits for the report of that step for no
-longer than this.
-"""
+"""The first step after a change shows how long the pause was. Its report is awaited for no longer than this."""
 TRAINING_SECONDS = 20.0
 """The progress of the training is written no more often than this."""
 FIRST_REPORT_SECONDS = 60.0
-"""A launcher answers soon after its container runs. If it does not within this time, it may be out of reach
-for good.
-"""
+"""A launcher answers soon after its container runs; if it has not within this time, it may be out of reach for good."""
 FAILURE = "Failure"
 """The reason of a group's change that was caused by a failure of the script."""
 CLOCKS_APART_SECONDS = 60.0
-"""A change in a report may be this much earlier than the same change in the history: clocks differ, and pods notice
-changes sooner.
-"""
+"""A reported change may be this much earlier than in the history: clocks differ, and pods notice changes sooner."""
 
 
 def report_of(obs: Observation) -> GroupReport | None:
     """The report of the master, if the master is a member; None without a credible report."""
     report, master = obs.job.feedback.report, master_of(obs)
-    spec = obs.job.spec
-    if report is None or master is None or spec is None or not spec.is_elastic:
+    if report is None or master is None or not obs.job.is_elastic:
         return None
     return report if report.master_uid == master.uid else None
 
@@ -49,22 +40,20 @@ def merge_report(obs: Observation, now: float) -> Observation:
     """Put the report into the status: the training, the generation, and the cost of the latest change."""
     report = report_of(obs)
     if report is None:
-        return replace(obs, requeue_at=(*obs.requeue_at, first_report_due(obs)))
+        return obs.again_at(first_report_due(obs))
     if obs.finishing:
         return obs
-    status = obs.status.model_copy(update={"training": _training(obs.status, report)})
-    status = status.model_copy(update={"history": _with_costs(status, report)})
+    obs = obs.with_status(training=_training(obs.status, report), history=_with_costs(obs.status, report))
     latest = next((change for change in report.changes if change.generation == report.generation), None)
-    if report.generation == (status.membership_generation or 0):
-        return replace(obs, status=status)
+    if report.generation == (obs.status.membership_generation or 0):
+        return obs
     measured_by = report.read_at + MEASURED_SECONDS
     may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
     if may_be_measured and report.state == "Running" and now < measured_by:
-        return replace(obs, status=status, requeue_at=(*obs.requeue_at, measured_by))
-    failed = status.total_failures + new_failures(obs)
-    status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
-    events = (*obs.events, _formed(report, latest)) if report.members else obs.events
-    return replace(obs, status=status, events=events)
+        return obs.again_at(measured_by)
+    failed = obs.status.total_failures + new_failures(obs)
+    obs = obs.with_status(membership_generation=report.generation, total_failures=failed)
+    return obs.with_event(_formed(report, latest)) if report.members else obs
 
 
 def new_failures(obs: Observation) -> int:
@@ -81,10 +70,10 @@ def new_failures(obs: Observation) -> int:
 
 def first_report_due(obs: Observation) -> float:
     """Until when (epoch seconds) a running master's first report is awaited; 0.0 if no report is awaited."""
-    spec, master = obs.job.spec, master_of(obs)
-    if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
+    master = master_of(obs)
+    if not obs.job.is_elastic or master is None or not is_running(master) or report_of(obs) is not None:
         return 0.0
-    return (master.main.running_since or 0.0) + FIRST_REPORT_SECONDS if is_running(master) else 0.0
+    return (master.main.running_since or 0.0) + FIRST_REPORT_SECONDS
 
 
 def awaits_first_report(obs: Observation, now: float) -> bool:
@@ -102,26 +91,14 @@ def is_whole(obs: Observation, now: float) -> bool:
     return set(report.members) == {pod.name for pod in obs.members}
 
 
-def world_size(obs: Observation) -> int | None:
-    """The number of training processes by the report, capped at what the pods can have; None without a report."""
-    report, spec = report_of(obs), obs.job.spec
-    if report is None or spec is None:
-        return None
-    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in obs.members))
-
-
 def first_ranks(obs: Observation) -> dict[str, int]:
     """The rank of the first training process of each pod that trains, by the pod's name."""
-    report, spec = report_of(obs), obs.job.spec
-    if report is None or spec is None:
+    report = report_of(obs)
+    if report is None:
         return {}
     role_of = {pod.name: pod.role for pod in obs.members}
-    ranks: dict[str, int] = {}
-    rank = 0
-    for name in report.members:
-        ranks[name] = rank
-        rank += nproc_of(spec, role_of.get(name, ROLE_WORKER))
-    return ranks
+    counts = (nproc_of(obs.spec, role_of.get(name, ROLE_WORKER)) for name in report.members)
+    return dict(zip(report.members, accumulate(counts, initial=0), strict=False))
 
 
 def _training(status: JobStatus, report: GroupReport) -> Training | None:
@@ -147,11 +124,9 @@ def _training(status: JobStatus, report: GroupReport) -> Training | None:
         eta=span(left) if left is not None else None,
         metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
     )
-    return (
-        training.model_copy(update={"last_updated_time": status_time(report.read_at)})
-        if training != Training()
-        else None
-    )
+    if training == Training():
+        return None
+    return training.model_copy(update={"last_updated_time": status_time(report.read_at)})
 
 
 def _metrics(report: GroupReport) -> Iterator[tuple[str, str]]:
@@ -170,9 +145,8 @@ def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
     history = list(status.history)
     reported = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
     for index, change in enumerate(history):
-        found = (
-            next((one for one in reported if _is_of(one, change)), None) if change.from_ > 0 and change.to > 0 else None
-        )
+        resized = change.from_ > 0 and change.to > 0
+        found = next((one for one in reported if resized and _is_of(one, change)), None)
         if found is None:
             continue
         if change.pause_seconds is None:
@@ -183,9 +157,7 @@ def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
 
 
 def _is_of(reported: GroupChange, change: Change) -> bool:
-    """Whether this change of the group belongs to that change in the history. The change of the group is newer than the
-    last known generation.
-    """
+    """Whether this change of the group, which is newer than the known generation, is that change in the history."""
     in_time = reported.time >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
     if reported.reason == change.reason == MASTER_LOST:
         return in_time

@@ -19,9 +19,7 @@ _MAX_NUMBER = 2**53
 """The highest number that the operator writes. Python could read a number of 4,300 digits, but not write it."""
 
 MAX_NAMED = 1000
-"""In a larger job members are listed by uid alone, because all annotations of a pod together may have 256 KiB. Names
-only help people.
-"""
+"""A larger job lists members by uid alone: all annotations of a pod may have 256 KiB. Names only help people."""
 
 
 def changed_membership(obs: Observation, now: float) -> Membership | None:
@@ -29,11 +27,11 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
 
     If the old number cannot be read, the new number is the time in seconds, which is higher.
     """
-    spec, master = obs.job.spec, master_of(obs)
-    if spec is None or not spec.is_elastic or master is None or obs.finishing or obs.status.finished:
+    master = master_of(obs)
+    if not obs.job.is_elastic or master is None or obs.finishing:
         return None
     written = _read(master.membership)
-    wanted = _content(spec, ((pod.name, pod.uid) for pod in obs.members))
+    wanted = _content(obs.spec, ((pod.name, pod.uid) for pod in obs.members))
     number = written.pop("wish", None)
     if written == wanted:
         return None
@@ -43,12 +41,11 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
 
 def first_membership(obs: Observation, release: Collection[str], slots: Sequence[Slot]) -> str:
     """The list for a new master: the present pods except the released ones (uids), plus the pods created with it."""
-    spec = obs.job.spec
-    if spec is None or not spec.is_elastic:
+    if not obs.job.is_elastic:
         return ""
     remaining = [(pod.name, pod.uid) for pod in obs.members if pod.uid not in release]
     coming = [(slot.pod_name(obs.job.name), "") for slot in slots]
-    return _text(1, _content(spec, [*remaining, *coming]))
+    return _text(1, _content(obs.spec, [*remaining, *coming]))
 
 
 def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any]:

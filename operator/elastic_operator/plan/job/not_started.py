@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from elastic_api.status import ConditionType, RetryCause
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.text import Reason, sentence
-from elastic_operator.plan.job.observation import Observation, set_condition
+from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import back_off, is_awaited
 
 NO_REASON_FACTOR = 12
@@ -31,12 +29,11 @@ def delete_pods_not_started(obs: Observation, now: float) -> Observation:
     waits = [(pod, _since(pod) + _start_seconds(obs, pod)) for pod in waiting]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
+        return obs.again_at(*(until for _, until in waits))
     why, staying = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
-    obs = back_off(obs, now, staying, RetryCause.PODS_NOT_STARTED, why)
     reason = Reason(due[0].main.waiting_reason or "ContainerCreating", why)
-    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, obs.job.generation, now)
-    return replace(obs, status=status)
+    obs = back_off(obs, now, staying, RetryCause.PODS_NOT_STARTED, why)
+    return obs.with_condition(ConditionType.PODS_NOT_STARTED, True, reason, now)
 
 
 def _starts(pod: OwnPod) -> bool:
@@ -46,9 +43,7 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """When the pod began to wait for its present step. The image of a container is pulled when the container before it
-    has ended.
-    """
+    """When the pod began its present step. A container's image is pulled when the container before it has ended."""
     bound = pod.created if pod.bound_since is None else pod.bound_since
     return max(bound, pod.main.waiting_since or bound)
 

@@ -7,11 +7,11 @@ the operator that reads it later carries out the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastic_api.job import JobSpec
-from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
+from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus
 from elastic_operator.plan.facts.decisions import DeletePod, Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.pod_order import master_in
@@ -66,6 +66,40 @@ class Observation:
     def of_ended_incarnation(self, pod: OwnPod) -> DeletePod:
         return self.deletion(pod, f"incarnation {pod.incarnation} is over")
 
+    def again_at(self, *times: float) -> Observation:
+        """The observation, which these times (epoch seconds) may change."""
+        return replace(self, requeue_at=(*self.requeue_at, *times))
+
+    def with_status(self, **fields: object) -> Observation:
+        """The observation with these fields of the status."""
+        return replace(self, status=self.status.model_copy(update=fields))
+
+    def with_condition(self, kind: ConditionType, holds: bool, reason: Reason, now: float) -> Observation:
+        """The observation with that condition in its status."""
+        old = self.status.condition(kind)
+        new = condition(old, kind, holds, reason, self.job.generation, now)
+        if new == old:
+            return self
+        others = [c for c in self.status.conditions if c.type != kind]
+        return self.with_status(conditions=sorted([*others, new], key=lambda c: c.type))
+
+    def with_change(
+        self, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
+    ) -> Observation:
+        """The observation with this change of size in the history of its status."""
+        change = Change(
+            time=status_time(now), from_=before, to=after, reason=reason, message=message, excused=excused or None
+        )
+        return self.with_status(history=[change, *self.status.history][:MAX_HISTORY])
+
+    def with_event(self, event: Event) -> Observation:
+        return replace(self, events=(*self.events, event))
+
+    def decided(self, event: Event, to_delete: Iterable[DeletePod] = ()) -> Observation:
+        """The observation with an event and further pods to delete, whose status is written before all other writes."""
+        to_delete, events = (*self.to_delete, *to_delete), (*self.events, event)
+        return replace(self, to_delete=to_delete, write_status_first=True, events=events)
+
     @property
     def wants_pods(self) -> bool:
         """Whether the allocator may give the job pods: not suspended, not ended, not waiting for its next try.
@@ -78,40 +112,13 @@ class Observation:
         return spec is not None and not spec.suspend and not over
 
 
-def set_condition(
-    status: JobStatus, kind: ConditionType, value: Truth, reason: Reason, generation: int, now: float
-) -> JobStatus:
-    """The status with that condition; its transition time changes only when its truth does."""
-    old = status.condition(kind)
-    new = condition(old, kind, value, reason, generation, now)
-    if new == old:
-        return status
-    others = [c for c in status.conditions if c.type != kind]
-    return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
-
-
-def add_change(
-    status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
-) -> JobStatus:
-    """The status with this change of size added to its history."""
-    change = Change(
-        time=status_time(now), from_=before, to=after, reason=reason, message=message, excused=excused or None
-    )
-    return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
-
-
-def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
-    """The status by which every present pod is deleted."""
-    update = {
-        "incarnation": status.incarnation + 1,
-        "running_since": None,
-        "replicas": 0,
-        "held_until": None,
-        **more,
-    }
+def end_incarnation(obs: Observation, **fields: object) -> Observation:
+    """The observation with the status by which every present pod is deleted, and with these further fields of it."""
+    status = obs.status
+    update = {"incarnation": status.incarnation + 1, "running_since": None, "replicas": 0, "held_until": None, **fields}
     if status.master_epoch is not None:
         update |= {"master_epoch": status.master_epoch + 1, "master_lost_time": None}
-    return status.model_copy(update=update)
+    return obs.with_status(**update)
 
 
 NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
@@ -120,26 +127,17 @@ NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
 
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
-    status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
-    status = set_condition(status, ConditionType.FAILED, "True", Reason(reason, message), obs.job.generation, now)
-    event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
-    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
+    obs = obs.with_status(completion_time=status_time(now), **NO_WAITS)
+    obs = obs.with_condition(ConditionType.FAILED, True, Reason(reason, message), now)
+    return obs.decided(Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning"))
 
 
-def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
-    """Delete every present pod; `end_incarnation` has made the `status`."""
-    to_delete = (*obs.to_delete, *map(obs.of_ended_incarnation, obs.members))
-    uids = {deletion.uid for deletion in to_delete}
-    ended = tuple(obs.deletion(pod, "ended") for pod in present_pods(obs) if pod.ended and pod.uid not in uids)
-    return replace(
-        obs,
-        status=status,
-        members=(),
-        to_delete=to_delete + ended,
-        finishing=False,
-        write_status_first=True,
-        events=(*obs.events, event),
-    )
+def replace_all(obs: Observation, event: Event, **fields: object) -> Observation:
+    """End the incarnation: delete every present pod. `fields` are further fields of the status."""
+    members = [obs.of_ended_incarnation(pod) for pod in obs.members]
+    uids = {deletion.uid for deletion in (*obs.to_delete, *members)}
+    ended = [obs.deletion(pod, "ended") for pod in present_pods(obs) if pod.ended and pod.uid not in uids]
+    return replace(end_incarnation(obs, **fields).decided(event, [*members, *ended]), members=(), finishing=False)
 
 
 def present_pods(obs: Observation) -> list[OwnPod]:

@@ -7,7 +7,9 @@ still members. Then `allocation` decides the job's grant, and `reconcile` plans 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.job import Job
@@ -30,11 +32,13 @@ from elastic_operator.plan.job.unplaceable import (
 )
 from elastic_operator.plan.job.warnings import warn
 
+_Rule: TypeAlias = Callable[[Observation, float], Observation]
+
 
 def observe(job: Job, now: float) -> Observation:
     """What has happened to the job."""
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
-    if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
+    if job.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
     obs = Observation(job=job, status=status)
     if status.finished or job.deleted:
@@ -42,7 +46,7 @@ def observe(job: Job, now: float) -> Observation:
     if job.spec is None:
         return lifecycle.complete_on_success(classify_unread_pods(obs), now)
     obs = classify_pods(find_lost_nodes(obs, now))
-    for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
+    for rule in _ELASTIC if job.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
             continue
@@ -71,44 +75,33 @@ def _is_needed(obs: Observation, failed: Retry) -> bool:
     """Whether the job cannot start without the failed size."""
     if obs.members or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
         return False
-    return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
+    return failed.size is None or failed.size <= obs.spec.minimum
 
 
-_TORCHRUN = (
-    lifecycle.end_backoff_after_edit,
-    lifecycle.fail_after_deadline,
-    lifecycle.complete_on_success,
-    give_up_after_failure,
-    lifecycle.suspend,
-    lifecycle.replace_outdated_pods,
-    hold_if_flapping,
-    warn,
-    recreate_misplaced_pods,
-    record_unwritten_evictions,
-    record_lost_pods,
-    delete_rejected_pods,
-    back_off_after_rejection,
-    delete_unschedulable_pods,
-    delete_pods_not_started,
-    lifecycle.forget_old_failures,
-)
-_ELASTIC = (
-    lifecycle.end_backoff_after_edit,
-    lifecycle.fail_after_deadline,
-    lifecycle.complete_on_success,
-    elastic_rules.fail_at_max_restarts,
-    elastic_rules.handle_failed_pods,
-    lifecycle.suspend,
-    lifecycle.replace_outdated_pods,
-    hold_if_flapping,
-    warn,
-    recreate_misplaced_pods,
-    record_unwritten_evictions,
-    elastic_rules.record_lost_pods,
-    elastic_rules.end_without_master,
-    delete_rejected_pods,
-    back_off_after_rejection,
-    delete_unschedulable_pods,
-    delete_pods_not_started,
-    lifecycle.forget_old_failures,
+def _rules(failures: Iterable[_Rule], losses: Iterable[_Rule]) -> tuple[_Rule, ...]:
+    """The rules of a mode in their order, with its own rules about failures and lost pods."""
+    return (
+        lifecycle.end_backoff_after_edit,
+        lifecycle.fail_after_deadline,
+        lifecycle.complete_on_success,
+        *failures,
+        lifecycle.suspend,
+        lifecycle.replace_outdated_pods,
+        hold_if_flapping,
+        warn,
+        recreate_misplaced_pods,
+        record_unwritten_evictions,
+        *losses,
+        delete_rejected_pods,
+        back_off_after_rejection,
+        delete_unschedulable_pods,
+        delete_pods_not_started,
+        lifecycle.forget_old_failures,
+    )
+
+
+_TORCHRUN = _rules([give_up_after_failure], [record_lost_pods])
+_ELASTIC = _rules(
+    [elastic_rules.fail_at_max_restarts, elastic_rules.handle_failed_pods],
+    [elastic_rules.record_lost_pods, elastic_rules.end_without_master],
 )

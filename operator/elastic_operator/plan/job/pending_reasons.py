@@ -9,7 +9,6 @@ scheduling gates. A gate is removed by the controller that set it. Until then th
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
 
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.pod_shape import DEFAULT_SCHEDULER
@@ -27,35 +26,29 @@ def scheduler_deadlines(obs: Observation) -> list[float]:
 
 def why_pods_wait(obs: Observation, now: float) -> list[str]:
     """A sentence for each reason, with the pods that wait for it. If there are many reasons, only some are named."""
-    waiting: defaultdict[_Why, list[str]] = defaultdict(list)
+    waiting: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for pod in obs.members:
         if why := _why(obs, pod, now):
             waiting[why].append(pod.name)
-    texts = [sentence(f"{why.before}{listed(names)}{why.after}") for why, names in waiting.items()]
+    texts = [sentence(f"{before}{listed(names)}{after}") for (before, after), names in waiting.items()]
     left = sum(len(names) for names in list(waiting.values())[MAX_NAMED:])
     return [*texts[:MAX_NAMED], f"{left} more {'pod waits' if left == 1 else 'pods wait'}."] if left else texts
 
 
-class _Why(NamedTuple):
-    """A sentence, in its parts before and after the names of the pods that it is about."""
-
-    before: str
-    after: str
-
-
-def _why(obs: Observation, pod: OwnPod, now: float) -> _Why | None:
+def _why(obs: Observation, pod: OwnPod, now: float) -> tuple[str, str] | None:
+    """The parts of a sentence before and after the names of the pods that it is about; None if there is no reason."""
     if pod.gates:
         gates = f"{listed(pod.gates)}. Check the controllers that set these gates."
-        return _Why("kube-scheduler does not look at ", f" before these scheduling gates are removed: {gates}")
+        return "kube-scheduler does not look at ", f" before these scheduling gates are removed: {gates}"
     if pod.unschedulable:
-        return _Why("The scheduler finds no node for ", f": {pod.unschedulable}")
+        return "The scheduler finds no node for ", f": {pod.unschedulable}"
     if pod.scheduler_error:
-        return _Why("The scheduler failed, and tries ", f" again: {pod.scheduler_error}")
+        return "The scheduler failed, and tries ", f" again: {pod.scheduler_error}"
     if pod.main.waiting_reason not in STARTS:
-        return _Why("", f" cannot start: {pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": "))
+        return "", f" cannot start: {pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
     if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
         seconds = f"{UNSEEN_SECONDS:.0f} s"
-        return _Why("No scheduler has tried ", f" within {seconds}. Check that {_scheduler(obs, pod)} runs.")
+        return "No scheduler has tried ", f" within {seconds}. Check that {_scheduler(obs, pod)} runs."
     return None
 
 

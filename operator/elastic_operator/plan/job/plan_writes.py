@@ -1,12 +1,13 @@
-"""The writes of a plan: the pods to delete, and the status with its conditions and counts."""
+"""The writes of a plan: the pods to delete and to create, and the status with its conditions and counts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from elastic_api.nnodes import frozen_nnodes
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
+from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import release_order
 from elastic_operator.plan.job.conditions import with_conditions
@@ -18,17 +19,12 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def make_plan(
-    obs: Observation,
-    grant: Grant | None,
-    deletes: tuple[DeletePod, ...],
-    creates: tuple[CreatePod, ...],
-    now: float,
+    obs: Observation, grant: Grant | None, deletes: tuple[DeletePod, ...], creates: tuple[CreatePod, ...], now: float
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
-    status = _for_older_crd(
-        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.context.pruned_status_fields
-    )
+    described = with_conditions(with_counts(obs, now), grant, now)
+    status = _for_older_crd(described.status, obs.job.context.pruned_status_fields)
     if status == obs.job.status:
         status = obs.job.status  # a leader keeps the statuses of all jobs and of their last plans: one object (191)
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
@@ -69,3 +65,31 @@ def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     if grant is None:
         return ()
     return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)
+
+
+def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
+    """A pod for each slot by the job's present spec, to be created, or only tried before others are preempted (139);
+    none if the spec cannot be read.
+
+    All pods of an incarnation have the `min:max` of its first pods in their environment (11). All have their token from
+    an older release's Secret if any of them has (97).
+    """
+    if obs.job.spec is None:
+        return ()
+    present = [pod for pod in obs.job.pods if pod.incarnation == obs.status.incarnation]
+    nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
+    return tuple(
+        CreatePod(
+            slot.role,
+            slot.index,
+            slot.node,
+            slot.ready,
+            obs.status.incarnation,
+            nnodes,
+            obs.status.master_epoch or 0,
+            membership,
+            old_secret=not all(pod.own_secret for pod in present),
+            own_class=obs.job.context.has_own_class,
+        )
+        for slot in slots
+    )

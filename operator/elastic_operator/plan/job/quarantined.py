@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from elastic_api.status import ConditionType, JobStatus, Phase
+from elastic_api.status import ConditionType, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
+from elastic_operator.plan.job.observation import Observation, end_incarnation
 from elastic_operator.plan.job.plan_writes import deletes_of_released
 from elastic_operator.plan.job.remaining_pods import frozen_demand, member_of
 from elastic_worker.contract import ROLE_WORKER
@@ -33,31 +33,26 @@ def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand |
 
 
 def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
-    """Delete the pods (uids) whose GPUs others get, workers before the master. The status says why nothing else is
-    done.
-    """
+    """Delete the pods (uids) whose GPUs others get. The status says why nothing else is done."""
     why = "Others are entitled to its GPUs."
     deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
     assert job.quarantine is not None, "the job is quarantined"
     error = Reason(Phase.INTERNAL_ERROR, job.quarantine.message)
-    status = set_condition(job.status, ConditionType.READY, "False", error, job.generation, now)
+    obs = Observation(job, job.status).with_condition(ConditionType.READY, False, error, now)
     if deletes:
         leave = {deletion.uid for deletion in deletes if deletion.pod.role == ROLE_WORKER}
-        listed = [p.model_copy(update={"phase": "Terminating"}) if p.uid in leave else p for p in status.pods]
-        status = status.model_copy(update={"pods": listed})
-        status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
-    return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)
+        listed = [p.model_copy(update={"phase": "Terminating"}) if p.uid in leave else p for p in job.status.pods]
+        obs = _of_size(obs.with_status(pods=listed), len(job.active_pods) - len(deletes), why, now)
+    return Plan(status=obs.status, write_status_first=bool(deletes), deletes=deletes)
 
 
-def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
-    """The status with that many pods; unchanged if it has that number already, because each deletion may be tried
-    again.
-    """
-    previous = status.target_replicas
+def _of_size(obs: Observation, after: int, why: str, now: float) -> Observation:
+    """The observation with that many pods; unchanged if its status says so: a deletion may be tried again."""
+    previous = obs.status.target_replicas
     if after == previous:
-        return status
-    status = end_incarnation(status) if after == 0 else status
-    update = {"target_replicas": after, "replicas": min(status.replicas, after)}
-    return add_change(status.model_copy(update=update), now, previous, after, "QuotaReclaimed", why)
+        return obs
+    obs = end_incarnation(obs) if after == 0 else obs
+    obs = obs.with_status(target_replicas=after, replicas=min(obs.status.replicas, after))
+    return obs.with_change(now, previous, after, "QuotaReclaimed", why)

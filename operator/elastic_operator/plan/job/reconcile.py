@@ -15,8 +15,7 @@ from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import merge_report
 from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
-from elastic_operator.plan.job.pods_to_create import pods_to_create
+from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, pods_to_create, reclaimed
 from elastic_operator.plan.job.resize import record_change, restart_if_needed
 from elastic_worker.contract import ROLE_MASTER
 

@@ -72,12 +72,14 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
     )
 
 
-def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """The demand of a job of which only these pods are known. All GPUs of these pods are of that flavor.
+def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:
+    """The demand of a job of which only these pods are known, with GPUs of that flavor; None if they hold no GPUs.
 
     If the job may still run, its minimum is the smallest size that its pods were made for. Below this size the job is
     stopped as a whole.
     """
+    if flavor is None:
+        return None
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
     worker = next((pod for pod in pods if pod.role != ROLE_MASTER), master)
@@ -107,7 +109,7 @@ def flavor_in_use(
     for pod in pods:
         here = labels.get(pod.node or "")
         for flavor in flavors if here is not None else ():
-            if here is not None and flavor.covers(here) and any(pod.requests.get(name) for name in flavor.resources):
+            if here is not None and flavor.covers(here) and any(map(pod.requests.get, flavor.resources)):
                 return flavor.name
     return None
 

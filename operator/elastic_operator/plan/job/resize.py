@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.job import listed_workers
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, master_of
+from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of
 
 
 def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -39,12 +39,8 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = after = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members))
-    event = Event("NewIncarnation", after)
-    status = end_incarnation(obs.status)
-    return replace(
-        obs, status=status, members=(), to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
-    )
+    to_delete = [obs.deletion(pod, why) for pod in obs.members]
+    return replace(end_incarnation(obs).decided(Event("NewIncarnation", after), to_delete), members=())
 
 
 def _is_starting(obs: Observation) -> bool:
@@ -94,9 +90,9 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         event = Event("QuotaReclaimed", f"{event.message} {victims}")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
-    status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     write_first = obs.write_status_first or (after < before and not _is_found_again(obs, grant))
-    return replace(obs, status=status, write_status_first=write_first, events=(*obs.events, event))
+    obs = obs.with_status(**update).with_change(now, before, after, reason, message, excused=withdrawn)
+    return replace(obs.with_event(event), write_status_first=write_first)
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
@@ -105,17 +101,12 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     If none is created again, an earlier leader has already recorded the change and got no further.
     """
     assignment = grant.assignment
-    if (
-        obs.finishing
-        or not grant.preemptors
-        or not assignment.create
-        or not any(pod.uid in assignment.release for pod in obs.members)
-    ):
+    leaves = any(pod.uid in assignment.release for pod in obs.members)
+    if obs.finishing or not (grant.preemptors and assignment.create and leaves):
         return obs
     smaller = why_smaller(grant)
     why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
-    status = add_change(obs.status, now, assignment.replicas, assignment.replicas, *why)
-    return replace(obs, status=status, events=(*obs.events, Event(*why)))
+    return obs.with_change(now, assignment.replicas, assignment.replicas, *why).with_event(Event(*why))
 
 
 def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
@@ -129,15 +120,14 @@ def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
         return obs
     before, after = status.target_replicas, status.target_replicas - len(evicted)
     why = _reclaimed(len(evicted), names_of(evicted))
-    update = {
-        "pods": [pod for pod in status.pods if pod.uid not in evicted],
-        "replicas": status.replicas - len(evicted),
-        "target_replicas": after,
-        "resizes": status.resizes + 1,
-    }
-    status = add_change(status.model_copy(update=update), now, before, after, *why)
+    obs = obs.with_status(
+        pods=[pod for pod in status.pods if pod.uid not in evicted],
+        replicas=status.replicas - len(evicted),
+        target_replicas=after,
+        resizes=status.resizes + 1,
+    )
     event = Event(why.code, _shrinks(before, after, why.message))
-    return replace(obs, status=status, events=(*obs.events, event))
+    return obs.with_change(now, before, after, *why).with_event(event)
 
 
 def _is_found_again(obs: Observation, grant: Grant) -> bool:

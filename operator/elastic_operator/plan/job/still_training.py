@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.job.observation import is_running, is_superseded
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.job.observation import Observation, is_running, present_pods
 from elastic_worker.contract import ROLE_MASTER
 
 FRESH_SECONDS = 5.0
@@ -23,9 +22,11 @@ FORMING_SECONDS = 30.0
 """Between two groups the members of the next group are unknown. The operator waits no longer than this for it."""
 
 
-def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
+def still_training(obs: Observation, due: Mapping[str, float], now: float) -> frozenset[str]:
     """The nodes that could be given up since `due` and whose pods train by the master's report."""
-    master, report = _polled_master(job, status), job.feedback.report
+    job, report = obs.job, obs.job.feedback.report
+    masters = (pod for pod in present_pods(obs) if pod.role == ROLE_MASTER and is_running(pod) and pod.pod_ip)
+    master = next(masters, None) if job.is_elastic else None
     if master is None or now >= fresh_until(job, now):
         return frozenset()
     if report is None or report.master_uid != master.uid:  # the master has not answered yet
@@ -37,18 +38,8 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """The end of validity (epoch seconds) of the master's last answer; -inf if it is not polled. A master that is about
-    to be polled has FRESH_SECONDS to answer.
-    """
+    """Until when (epoch seconds) the master's last answer counts, or its first is awaited; -inf if it is not polled."""
     answered_at = job.feedback.last_answer_at
     if answered_at is None:
         return now + FRESH_SECONDS if job.feedback.pods_are_asked else -inf
     return min(answered_at, now) + FRESH_SECONDS
-
-
-def _polled_master(job: Job, status: JobStatus) -> OwnPod | None:
-    """The job's running master, if it can be asked."""
-    if job.spec is None or not job.spec.is_elastic:
-        return None
-    masters = (pod for pod in job.pods if pod.role == ROLE_MASTER and pod.incarnation == status.incarnation)
-    return next((pod for pod in masters if is_running(pod) and pod.pod_ip and not is_superseded(pod, status)), None)

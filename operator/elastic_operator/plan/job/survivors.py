@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from math import inf
 
-from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job, Survivors
+from elastic_operator.plan.facts.job import Survivors
 from elastic_operator.plan.facts.pod_order import master_first, master_in
-from elastic_operator.plan.job.observation import is_running
+from elastic_operator.plan.job.observation import Observation, is_running, present_pods
 
 SURVIVOR_READ_SECONDS = 20.0
 """The logs are read for at least this long before a node is given up. A group needs 10 s to form without a lost pod.
@@ -24,36 +23,36 @@ BEGIN_SECONDS = 5.0
 """A working operator begins the reading within this time."""
 
 
-def survivors(job: Job, status: JobStatus) -> Survivors | None:
+def survivors(obs: Observation) -> Survivors | None:
     """The pods that could be a group without the nodes that are not Ready; None if there can be no such group.
 
     torchrun's store is lost with the master, and fewer pods than the minimum are no group.
     """
-    if job.spec is None or job.spec.is_elastic:
+    if obs.job.is_elastic:
         return None
-    members = [pod for pod in job.pods if pod.incarnation == status.incarnation and not pod.ended]
-    unready = job.context.unready
+    members, unready = [pod for pod in present_pods(obs) if not pod.ended], obs.job.context.unready
     if not any(pod.node in unready for pod in members):
         return None
     staying = (pod for pod in members if pod.node not in unready and pod.deleting_since is None)
     running = sorted(filter(is_running, staying), key=master_first)
-    if len(running) < job.spec.minimum or master_in(running) is None:
+    if len(running) < obs.spec.minimum or master_in(running) is None:
         return None
     return Survivors(tuple(running), min(unready.values()))
 
 
-def trains_on(job: Job, staying: Survivors | None) -> bool:
-    """Whether these pods are a group of their own."""
-    return staying is not None and job.feedback.group is not None and job.feedback.group.pods == staying.uids
+def trains_on(obs: Observation) -> bool:
+    """Whether the survivors are a group of their own."""
+    staying, group = obs.survivors, obs.job.feedback.group
+    return staying is not None and group is not None and group.pods == staying.uids
 
 
-def decided_at(job: Job, staying: Survivors | None, now: float) -> float:
-    """By when it is known at the latest whether the pods are a group; -inf if it is known, if nobody reads the logs, or
-    if the clock was set back since the reading began.
+def decided_at(obs: Observation, now: float) -> float:
+    """By when it is known at the latest whether the survivors are a group; -inf if it is known, if nobody reads the
+    logs, or if the clock was set back since the reading began.
     """
-    if staying is None or trains_on(job, staying):
+    if obs.survivors is None or trains_on(obs):
         return -inf
-    group = job.feedback.group
+    group = obs.job.feedback.group
     if group is None:
-        return now + BEGIN_SECONDS if job.feedback.pods_are_asked else -inf
+        return now + BEGIN_SECONDS if obs.job.feedback.pods_are_asked else -inf
     return group.read_since + SURVIVOR_READ_SECONDS if group.read_since <= now + 1 else -inf

@@ -11,15 +11,14 @@ from math import inf
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import joined, listed, sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
-from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, futile_backoff_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
-from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
+from elastic_operator.plan.job.observation import Observation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -42,17 +41,14 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     names = {pod.name for pod in going}
     # So `record_lost_pods` does not count them as lost.
     remaining = [pod for pod in obs.status.pods if pod.name not in names]
-    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": remaining})
+    obs = obs.with_status(replicas=max(0, obs.status.replicas - counted), pods=remaining)
     if not staying:
-        status = status.model_copy(update={"held_until": None})
+        obs = obs.with_status(held_until=None)
     if staying and master_in(staying) is None and master_in(going) is not None:
         if not obs.spec.is_elastic:
-            return replace_all(obs, end_incarnation(status), event)
-        status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
-    to_delete = (*obs.to_delete, *(obs.deletion(pod, why[pod.uid]) for pod in going))
-    return replace(
-        obs, status=status, members=staying, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
-    )
+            return replace_all(obs, event)
+        obs = next_master(end_backoff_for_master(obs, now), now)
+    return replace(obs.decided(event, [obs.deletion(pod, why[pod.uid]) for pod in going]), members=staying)
 
 
 def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
@@ -63,7 +59,7 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
         return obs
     text = joined(obs.job.needs_edit, "The job's other pods are deleted, because they are fewer than its minimum.")
     event = Event("ScaleUpBlocked", text, "Warning")
-    return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
+    return replace_all(obs, event, target_replicas=0)
 
 
 def back_off_after_rejection(obs: Observation, now: float) -> Observation:
@@ -91,7 +87,7 @@ def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(obs, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
+        return obs.again_at(*(until for _, until in waits))
     staying = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
         why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
@@ -108,7 +104,7 @@ def may_preempt_at(failed: Retry | None) -> float:
     """
     if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
         return -inf
-    backoff = backoff_seconds(failed.attempt)
+    backoff = futile_backoff_seconds(failed.attempt)
     return seconds(failed.not_before) + backoff if backoff else -inf
 
 
@@ -159,11 +155,9 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
-    status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(staying)})
+    obs = obs.with_status(failed_size=failed, replicas=len(staying))
     event = Event("ScaleUpBlocked", joined(why, f"The operator retries in {wait:.0f} s."), "Warning")
     if starts_over:
-        return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in staying))
-    return replace(
-        obs, status=status, members=staying, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
-    )
+        return replace_all(obs, event, target_replicas=0)
+    to_delete = [obs.deletion(pod, why) for pod in obs.members if pod not in staying]
+    return replace(obs.decided(event, to_delete), members=staying)

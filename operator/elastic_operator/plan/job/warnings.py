@@ -6,15 +6,14 @@ All share one rule, because nearly every job has no warning in nearly every pass
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from elastic_api.status import ConditionType, RetryCause, SizeReason, Truth
+from elastic_api.status import ConditionType, RetryCause, SizeReason
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.job.observation import Observation, set_condition
+from elastic_operator.plan.job.observation import Observation
 
 KINDS = (
     ConditionType.NODES_UNREACHABLE,
@@ -35,18 +34,14 @@ def warn(obs: Observation, now: float) -> Observation:
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
     }
-    if not reasons and not warned:
-        return obs
-    status, events = obs.status, obs.events
     for kind in KINDS:
         if kind not in reasons and kind not in warned:
             continue
-        truth: Truth = "True" if kind in reasons else "False"
         reason = reasons.get(kind, Reason("Over", ""))
-        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
+        obs = obs.with_condition(kind, kind in reasons, reason, now)
         if kind not in warned:
-            events = (*events, Event(kind.value, reason.message, "Warning"))
-    return replace(obs, status=status, events=events)
+            obs = obs.with_event(Event(kind.value, reason.message, "Warning"))
+    return obs
 
 
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
@@ -59,8 +54,7 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     yield from job.context.warnings.items()
     if ConditionType.FLAGS_NOT_USED not in job.context.warnings and (flags := _flags_of_its_command(obs)):
         yield ConditionType.FLAGS_NOT_USED, Reason(SET_BY_OPERATOR, flags)
-    given_up = _given_up(obs)
-    if given_up:
+    if given_up := _given_up(obs):
         yield ConditionType.PODS_GIVEN_UP, Reason("CannotBeEnded", given_up)
     known, failed = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.failed_size
     if known is not None and failed is not None and failed.cause is RetryCause.PODS_NOT_STARTED:

@@ -11,8 +11,9 @@ runs.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.node import Resources
@@ -30,7 +31,11 @@ def plain_pod_limits(
     `plain` are the GPUs of plain pods, with a node or without; `kept` the GPUs of jobs that are not preemptible. The
     GPUs of a team's other namespaces are subtracted from the limit of each, because they share one guarantee.
     """
-    usage = _TeamUsage(teams, team_of, flavors, plain=plain, kept=kept)
+    usage = _TeamUsage({team.name: team for team in teams}, team_of, flavors, plain)
+    for namespace in team_of:
+        for team in usage.path(namespace):
+            usage.held[team.name].update(plain.get(namespace, {}))
+            usage.held[team.name].update(kept.get(namespace, {}))
     resources = sorted({resource for flavor in flavors for resource in flavor.resources})
     return {namespace: {name: usage.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
 
@@ -46,49 +51,39 @@ def non_preemptible_gpus(jobs: Iterable[JobDemand], resources: Sequence[str]) ->
     return held
 
 
+@dataclass(slots=True)
 class _TeamUsage:
-    """GPUs that each team, and each parent, holds and cannot lose."""
+    """`held` are the GPUs that each team, and each parent, holds and cannot lose."""
 
-    def __init__(
-        self,
-        teams: Iterable[Team],
-        team_of: Mapping[str, str],
-        flavors: Sequence[Flavor],
-        *,
-        plain: Holdings,
-        kept: Holdings,
-    ) -> None:
-        self._teams = {team.name: team for team in teams}
-        self._team_of, self._flavors, self._plain = team_of, flavors, plain
-        self._held = {name: Counter[str]() for name in self._teams}
-        for namespace in team_of:
-            for team in self._path(namespace):
-                self._held[team.name].update(plain.get(namespace, {}))
-                self._held[team.name].update(kept.get(namespace, {}))
+    teams: Mapping[str, Team]
+    team_of: Mapping[str, str]
+    flavors: Sequence[Flavor]
+    plain: Holdings
+    held: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def limit(self, namespace: str, resource: str) -> int:
         """The smallest room of any team on the path."""
-        return min((self._room(team, namespace, resource) for team in self._path(namespace)), default=0)
+        return min((self._room(team, namespace, resource) for team in self.path(namespace)), default=0)
 
-    def _path(self, namespace: str) -> Iterator[Team]:
+    def path(self, namespace: str) -> Iterator[Team]:
         """The path from the namespace's team to the top."""
-        team = self._teams.get(self._team_of[namespace])
+        team = self.teams.get(self.team_of[namespace])
         while team is not None:
             yield team
-            team = self._teams.get(team.parent) if team.parent is not None else None
+            team = self.teams.get(team.parent) if team.parent is not None else None
 
     def _room(self, team: Team, namespace: str, resource: str) -> int:
         """The guarantee of the resource, less the GPUs held for good by anything but the namespace's plain pods."""
-        ours = [flavor for flavor in self._flavors if resource in flavor.resources]
-        elsewhere = self._held[team.name][resource] - self._plain.get(namespace, {}).get(resource, 0)
+        ours = [flavor for flavor in self.flavors if resource in flavor.resources]
+        elsewhere = self.held[team.name][resource] - self.plain.get(namespace, {}).get(resource, 0)
         others = {name for flavor in ours for name in flavor.resources} - {resource}
         beside = sum(self._beyond_own(team, other, ours) for other in others)
         return max(0, _guaranteed(team, ours) - elsewhere - beside)
 
     def _beyond_own(self, team: Team, other: str, shared: Sequence[Flavor]) -> int:
         """GPUs of another resource that are held beyond the guarantees of its unshared flavors."""
-        own = [flavor for flavor in self._flavors if other in flavor.resources and flavor not in shared]
-        return max(0, self._held[team.name][other] - _guaranteed(team, own))
+        own = [flavor for flavor in self.flavors if other in flavor.resources and flavor not in shared]
+        return max(0, self.held[team.name][other] - _guaranteed(team, own))
 
 
 def _guaranteed(team: Team, flavors: Iterable[Flavor]) -> int:

@@ -7,8 +7,10 @@ policy with an impossible parent stands at the top, so that no guarantee is lost
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team, by_age
@@ -63,25 +65,15 @@ class ResolvedPolicies:
         return self.grace_ceilings.get(self.team_of.get(namespace, ""))
 
 
-class _Problems:
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[Reason, ...]] = {}
-
-    def add(self, uid: str, code: str, message: str) -> None:
-        """Note a part of the policy with that uid that is not in effect as written."""
-        self._found[uid] = (*self._found.get(uid, ()), Reason(code, message))
-
-    def all(self) -> Mapping[str, tuple[Reason, ...]]:
-        return dict(self._found)
+_Problems: TypeAlias = defaultdict[str, list[Reason]]
+"""The parts of policies that are not in effect as written, by the policy's uid."""
 
 
 def resolve(
     policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
 ) -> ResolvedPolicies:
-    """Teams from policies; `flavors` are the names of the flavors in the settings. The result does not depend on their
-    order.
-    """
-    problems = _Problems()
+    """Teams from policies, in whatever order they come; `flavors` are the names of the flavors in the settings."""
+    problems: _Problems = defaultdict(list)
     stored = sorted(policies, key=by_age)
     readable = tuple(_readable(stored, problems))
     parents = _parents(readable, {policy.name for policy in stored}, problems)
@@ -89,7 +81,7 @@ def resolve(
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
     ceilings = {p.name: p.known_spec.reclaim.grace_period_seconds for p in readable}
     known_ceilings = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
-    return ResolvedPolicies(teams, team_of, problems.all(), known_ceilings)
+    return ResolvedPolicies(teams, team_of, {uid: tuple(found) for uid, found in problems.items()}, known_ceilings)
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:
@@ -114,12 +106,12 @@ def _meets(expression: LabelExpression, labels: Mapping[str, str]) -> bool:
 def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[Policy]:
     for policy in policies:
         if policy.fault:
-            problems.add(policy.uid, "InternalError", policy.fault)
+            problems[policy.uid].append(Reason("InternalError", policy.fault))
         if policy.spec is not None:
             yield policy
         elif not policy.fault:
             text = f"{policy.invalid} Until then its namespaces are without a policy."
-            problems.add(policy.uid, "InvalidSpec", text)
+            problems[policy.uid].append(Reason("InvalidSpec", text))
 
 
 def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Problems) -> dict[str, str]:
@@ -134,21 +126,19 @@ def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Pro
             parents[policy.name] = wanted
             continue
         because = "cannot be read; mend its spec" if wanted in stored else "does not exist; create it"
-        problems.add(
-            policy.uid,
-            "ParentInvalid" if wanted in stored else "ParentMissing",
-            f"spec.parent: {wanted!r}: that policy {because}, or remove the field. Until then this policy is part of"
-            " none.",
+        code = "ParentInvalid" if wanted in stored else "ParentMissing"
+        text = (
+            f"spec.parent: {wanted!r}: that policy {because}, or remove the field."
+            " Until then this policy is part of none."
         )
+        problems[policy.uid].append(Reason(code, text))
     for policy in policies:
         _cut(policy, policies, parents, problems)
     return parents
 
 
 def _cut(oldest: Policy, policies: Sequence[Policy], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the oldest of a circle, put it at the top, and note the problem for all policies of the
-    circle.
-    """
+    """If the policy is the oldest of a circle, put it at the top, and note the problem for all its policies."""
     circle = _circle(oldest.name, parents)
     if not circle:
         return
@@ -158,12 +148,11 @@ def _cut(oldest: Policy, policies: Sequence[Policy], parents: dict[str, str], pr
     is_alone = sum(policy.created == oldest.created for policy in members) == 1
     which = "the oldest" if is_alone else "of the oldest the first by name"
     for policy in members:
-        problems.add(
-            policy.uid,
-            "CircularParents",
+        text = (
             f"spec.parent: {policy.known_spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
-            f" of one of them. Until then {oldest.name!r}, {which}, is taken to have none.",
+            f" of one of them. Until then {oldest.name!r}, {which}, is taken to have none."
         )
+        problems[policy.uid].append(Reason("CircularParents", text))
 
 
 def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
@@ -192,7 +181,7 @@ def _owners(
                 taken.setdefault(owner.name, []).append(namespace)
         for name, lost in taken.items():
             is_older = owners[lost[0]].created < policy.created
-            problems.add(policy.uid, "Conflict", _conflict(name, lost, is_older=is_older))
+            problems[policy.uid].append(Reason("Conflict", _conflict(name, lost, is_older=is_older)))
     return {namespace: owner.name for namespace, owner in owners.items()}
 
 
@@ -201,12 +190,11 @@ def _refuse_namespaces(policy: Policy, problems: _Problems) -> None:
     if not spec.namespaces and spec.namespace_selector is None:
         return
     what = "spec.namespaces" if spec.namespaces else "spec.namespaceSelector"
-    problems.add(
-        policy.uid,
-        "ParentOwnsNamespaces",
+    text = (
         f"{what}: must be absent: other policies name {policy.name!r} as their parent, and a parent owns no namespaces;"
-        " move them to a policy of their own with this parent. Until then they are without this policy.",
+        " move them to a policy of their own with this parent. Until then they are without this policy."
     )
+    problems[policy.uid].append(Reason("ParentOwnsNamespaces", text))
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
@@ -233,13 +221,12 @@ def _team(policy: Policy, parent: str | None, flavors: Collection[str], problems
     spec = policy.known_spec
     unknown = [quota.name for quota in spec.flavors if quota.name not in flavors]
     if unknown:
-        problems.add(
-            policy.uid,
-            "UnknownFlavor",
+        text = (
             f"spec.flavors: {listed(unknown)}: must be among the flavors in the operator's settings"
             f" ({listed(sorted(flavors))}); correct the name, or add the flavor there. Until then the entry is"
-            " ignored.",
+            " ignored."
         )
+        problems[policy.uid].append(Reason("UnknownFlavor", text))
     return Team(
         name=policy.name,
         created=policy.created,

@@ -9,43 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
 
-from elastic_api.policy import (
-    MAX_FLAVORS,
-    Amounts,
-    FlavorAmounts,
-    JobCounts,
-    PolicyConditionType,
-    PolicyStatus,
-)
-from elastic_api.status import Condition
+from elastic_api.policy import MAX_FLAVORS, Amounts, FlavorAmounts, JobCounts, PolicyConditionType, PolicyStatus
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.lending import lent_gpus
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.text import Reason, listed
-from elastic_operator.plan.facts.times import condition
+from elastic_operator.plan.facts.times import condition as next_condition
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 """Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
-
-
-class _PolicyCondition(NamedTuple):
-    """A condition without its times."""
-
-    kind: PolicyConditionType
-    holds: bool
-    reason: Reason
-
-
-@dataclass(slots=True)
-class _Below:
-    """Sums over the accounts without children at and below one account."""
-
-    pending: int = 0
-    foreign: int = 0
 
 
 class PolicyUsage:
@@ -57,37 +31,21 @@ class PolicyUsage:
     def __init__(self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: Reason | None = None) -> None:
         self._stopped = stopped
         self._of: dict[str, list[Account]] = {}
-        self._below: dict[Account, _Below] = {}
         self._lent: dict[Account, int] = {}
-        self._guaranteed: Counter[str] = Counter()
-        self._tops: dict[str, list[str]] = {}
+        self._guaranteed: dict[str, dict[str, int]] = {}
+        self._guaranteed_in_all: dict[str, int] = {}
+        """The guarantees of the teams without a parent, by flavor and name."""
         self._capacity: Mapping[str, int] = accounts.capacity
         self._running: Counter[str] = Counter()
         self._queued: Counter[str] = Counter()
         for flavor in accounts.capacity:
-            self._take_in(accounts.all(flavor))
+            for account in accounts.all(flavor):
+                self._of.setdefault(account.team.name, []).append(account)
+            tops = accounts.tops(flavor)
+            self._guaranteed[flavor] = {top.team.name: top.guaranteed for top in tops if top.guaranteed}
+            self._guaranteed_in_all[flavor] = sum(self._guaranteed[flavor].values())
             self._lent |= lent_gpus(accounts, flavor, attrgetter("used_with_terminating"))
         self._count_jobs(accounts, jobs)
-
-    def _take_in(self, accounts: Sequence[Account]) -> None:
-        """Add up all accounts of one flavor."""
-        parents = {account.parent for account in accounts}
-        for account in accounts:
-            self._of.setdefault(account.team.name, []).append(account)
-            self._below.setdefault(account, _Below())
-            if account.parent is None and account.guaranteed:
-                self._guaranteed[account.flavor] += account.guaranteed
-                self._tops.setdefault(account.flavor, []).append(account.team.name)
-        for account in accounts:
-            if account not in parents:
-                self._add(account)
-
-    def _add(self, account: Account) -> None:
-        """Count an account without children for itself and for all accounts above it."""
-        for one in account.path:
-            below = self._below.setdefault(one, _Below())
-            below.pending += max(0, account.requested - account.used_with_terminating)
-            below.foreign += account.foreign
 
     def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
         above = {name: [account.team.name for account in known[0].path] for name, known in self._of.items()}
@@ -109,12 +67,16 @@ class PolicyUsage:
         amounts = [self._amounts(account) for account in accounts]
         jobs = JobCounts(running=self._running[name], queued=self._queued[name])
         shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
+        known = {condition.type: condition for condition in before.conditions}
         return PolicyStatus(
             observed_generation=generation,
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[_dated(new, generation, before, now) for new in self._conditions(problems, accounts)],
+            conditions=[
+                next_condition(known.get(kind), kind, holds, reason, generation, now)
+                for kind, holds, reason in self._answers(problems, accounts)
+            ],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -125,35 +87,40 @@ class PolicyUsage:
             used=used,
             borrowed=max(0, used - guaranteed),
             lent=self._lent[account],
-            pending=self._below[account].pending,
+            pending=_pending(account),
             fair_share=account.share,
             limit=account.quota.limit,
         )
 
-    def _conditions(self, problems: Sequence[Reason], accounts: Sequence[Account]) -> Iterator[_PolicyCondition]:
+    def _answers(
+        self, problems: Sequence[Reason], accounts: Sequence[Account]
+    ) -> Iterator[tuple[PolicyConditionType, bool, Reason]]:
+        """Each condition, whether it is True, and its reason."""
         conflicts = [problem for problem in problems if problem.code not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield _PolicyCondition(kind.READY, not problems, _joined(problems, otherwise="InForce"))
-        yield _PolicyCondition(kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict"))
+        yield kind.READY, not problems, _joined(problems, otherwise="InForce")
+        yield kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict")
         over = [Reason("GuaranteesExceedGPUs", text) for one in accounts if (text := self._overcommitted(one))]
-        yield _PolicyCondition(kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered"))
+        yield kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered")
         over = [Reason("ForeignPods", text) for one in accounts if (text := self._foreign_over_limit(one))]
-        yield _PolicyCondition(kind.FOREIGN_OVER_LIMIT, bool(over), _joined(over, otherwise="WithinLimit"))
-        yield _PolicyCondition(kind.RECLAIMING, self._stopped is None, self._stopped or Reason("On", ""))
+        yield kind.FOREIGN_OVER_LIMIT, bool(over), _joined(over, otherwise="WithinLimit")
+        yield kind.RECLAIMING, self._stopped is None, self._stopped or Reason("On", "")
 
     def _overcommitted(self, account: Account) -> str:
-        flavor = account.flavor
-        guaranteed, there = self._guaranteed[flavor], self._capacity[flavor]
-        if account.parent is not None or not account.guaranteed or guaranteed <= there:
+        if account.parent is not None or not account.guaranteed:
             return ""
-        names = listed(sorted(self._tops[flavor]))
+        flavor, guarantees = account.flavor, self._guaranteed[account.flavor]
+        guaranteed, there = self._guaranteed_in_all[flavor], self._capacity[flavor]
+        if guaranteed <= there:
+            return ""
+        names = listed(sorted(guarantees))
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
             " Lower guaranteed in these policies, or add nodes; until then the first teams to use the GPUs get them."
         )
 
     def _foreign_over_limit(self, account: Account) -> str:
-        foreign, limit = self._below[account].foreign, account.quota.limit
+        foreign, limit = account.foreign_below, account.quota.limit
         if limit is None or not foreign or account.used <= limit:
             return ""
         return (
@@ -168,9 +135,11 @@ def _joined(reasons: Sequence[Reason], *, otherwise: str) -> Reason:
     return Reason(reasons[0].code, " ".join(one.message for one in reasons)) if reasons else Reason(otherwise, "")
 
 
-def _dated(new: _PolicyCondition, generation: int, before: PolicyStatus, now: float) -> Condition:
-    old = next((written for written in before.conditions if written.type == new.kind), None)
-    return condition(old, new.kind, "True" if new.holds else "False", new.reason, generation, now)
+def _pending(account: Account) -> int:
+    """The GPUs that jobs wait for: the sum over the accounts without children at and below this one."""
+    if account.children:
+        return sum(map(_pending, account.children))
+    return max(0, account.requested - account.used_with_terminating)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:

@@ -15,8 +15,8 @@ import msgspec
 from elastic_api.job import GROUP
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.facts.futility_backoff import MAX_FUTILE_SECONDS, backoff_seconds
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+from elastic_operator.plan.facts.waits import MAX_FUTILE_SECONDS, futile_backoff_seconds
 
 FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
@@ -74,7 +74,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         avoid = {**self.avoid, self.node: before.failed(now, FIRST_AVOIDED_SECONDS, MAX_AVOIDED_SECONDS)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
         expired = sum(_believed(avoided.times) for avoided in avoid.values())
-        backoff = backoff_seconds(expired)
+        backoff = futile_backoff_seconds(expired)
         backoff_until = now + backoff if backoff else 0.0
         return Reservation(avoid={node: avoid[node] for node in latest}, backoff_until=backoff_until)
 

@@ -9,7 +9,7 @@ from another team, and whole jobs of any priority. For growth, a job preempts po
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
@@ -89,41 +89,34 @@ def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.position
 
 
-def unit_order(unit: VictimUnit, check: PreemptionCheck | None) -> tuple[float, ...]:
+def unit_order(unit: VictimUnit, check: PreemptionCheck) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    value = check.share_value(unit.entry.account) if check and unit.entry.account else -1.0
-    return unit.kind, -value, *unit.victim_order
+    return unit.kind, -check.share_value(unit.entry.account), *unit.victim_order
 
 
 class Candidates:
-    """The units that a preemptor which lacks `need` GPUs may preempt."""
+    """The units that a preemptor which lacks `need` GPUs may preempt; with `ends_jobs`, also whole running jobs."""
 
     def __init__(
-        self,
-        state: AllocationState,
-        preemptor: Entry,
-        need: int,
-        *,
-        growing: bool = False,
-        max_kind: UnitKind = UnitKind.JOB,
+        self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, ends_jobs: bool = True
     ) -> None:
-        self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
-        check = self.check(need) if state.inputs.reclaiming else None
-        if check and not growing and not check.is_within_guarantees:
+        self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
+        self._givers: tuple[PreemptionCheck, list[Entry]] | None = None
+        check, reclaiming = self.check(need), state.inputs.reclaiming
+        if reclaiming and not growing and not check.is_within_guarantees:
             # may come first: then its team uses less by as much (189)
             given = preemptible_gpus_of_team(state, preemptor)
             check.count_victims(check.preemptor, pods=given, not_yet_held=0)
-        self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
+        self._victim_accounts = check.victim_accounts(state.queues.by_account) if reclaiming else frozenset[Account]()
 
     @property
-    def search_kind(self) -> tuple[bool, UnitKind]:
-        """Whether the GPUs are for growth, and the most expensive kind of unit."""
-        return self._growing, self._max_kind
+    def search_kind(self) -> tuple[bool, bool]:
+        """Whether the GPUs are for growth, and whether whole running jobs are candidates."""
+        return self._growing, self._ends_jobs
 
-    def check(self, need: int) -> PreemptionCheck | None:
-        """A new check for a preemptor that lacks `need` GPUs; None for a preemptor that wants no GPUs."""
-        account = self._preemptor.account
-        return PreemptionCheck(account, need, growing=self._growing) if account else None
+    def check(self, need: int) -> PreemptionCheck:
+        """A new check for a preemptor that lacks `need` GPUs."""
+        return PreemptionCheck(self._preemptor.account, need, growing=self._growing)
 
     def may_exist(self) -> bool:
         """Whether there may be a candidate. False is certain, True is not."""
@@ -131,10 +124,10 @@ class Candidates:
             return True
         return not self._growing and _team_gives_any(self._state, self._preemptor)
 
-    def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
+    def nodes_with_victims(self, check: PreemptionCheck) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
-        able = self._jobs_with_gpus_to_give(check) if check else []
-        able += [] if self._growing else self._state.queues.by_team[self._preemptor.team]
+        own_team = () if self._growing else self._state.queues.by_team[self._preemptor.team]
+        able = (*self._jobs_with_gpus_to_give(check), *own_team)
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
@@ -148,17 +141,17 @@ class Candidates:
             and entry.team != self._preemptor.team
             and self._has_candidates(entry)
         ]
-        return sorted(
-            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
-        )
+        return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
     def _jobs_with_gpus_to_give(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs whose accounts may give at least one GPU.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
         teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
-        without GPUs is a unit of 0 GPUs.
+        without GPUs is a unit of 0 GPUs. The answer is kept, because two searches for one pod have the same check.
         """
+        if self._givers is not None and self._givers[0] is check:
+            return self._givers[1]
         able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
         for account in self._victim_accounts:
             for entry in self._state.queues.by_account[account]:
@@ -167,12 +160,11 @@ class Candidates:
                     answers[question] = check.allows(account, question[1], not_yet_held=question[2])
                 if answers[question]:
                     able.append(entry)
+        self._givers = check, able
         return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
-        """The units on one node that may be preempted, each judged alone. The caller checks which of them may be
-        preempted together.
-        """
+        """The units on one node that may be preempted, each judged alone; the caller judges them together."""
         here: dict[Entry, tuple[list[Member], list[Placement]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)
@@ -180,7 +172,7 @@ class Candidates:
             here.setdefault(entry, ([], []))[1].append(placement)
         for entry, (members, placements) in here.items():
             if self._has_candidates(entry):
-                yield from (unit for unit in self._units(entry, members, placements) if unit.kind <= self._max_kind)
+                yield from self._units(entry, release_order(members), placements)
 
     def below_account(self, account: Account) -> list[Entry]:
         """The jobs with candidates that are charged to that account or to one below it."""
@@ -189,21 +181,20 @@ class Candidates:
 
     def single_pods(self, entry: Entry) -> list[VictimUnit]:
         """The job's pods that are preempted one by one, on all nodes, in the order of preemption."""
-        units = self._single_pods(entry, release_order(entry.kept), entry.placements)
-        return [unit for unit in units if unit.kind <= self._max_kind]
+        return self._single_pods(entry, release_order(entry.kept), entry.placements)
 
     def whole_job(self, entry: Entry) -> VictimUnit | None:
         """The unit of all pods of the job, if it may be preempted."""
-        members, placements = release_order(entry.kept), entry.placements
-        unit = self._whole_job(entry, members, placements, besides=len(self._single_pods(entry, members, placements)))
-        return unit if unit and unit.kind <= self._max_kind else None
+        units = self._units(entry, release_order(entry.kept), entry.placements)
+        return next((unit for unit in units if unit.whole), None)
 
-    def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck | None) -> bool:
+    def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck) -> bool:
         """Whether the preemptor may take the unit beside the units that it has taken so far."""
-        if self._in_team(unit.entry) or unit.entry.account is None or check is None:
+        if self._in_team(unit.entry):
             return True
-        ends_job = unit.kind is UnitKind.JOB
-        return check.allows(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
+        account, ends_job = unit.entry.account, unit.kind is UnitKind.JOB
+        assert account is not None, "a job without an account is a candidate in its own team only"
+        return check.allows(account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team
@@ -223,9 +214,8 @@ class Candidates:
             return not self._growing
         return entry.account in self._victim_accounts
 
-    def _units(self, entry: Entry, members: Iterable[Member], placements: Sequence[Placement]) -> Iterator[VictimUnit]:
+    def _units(self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]) -> Iterator[VictimUnit]:
         """The units of a job among these pods, in the order of preemption."""
-        members = release_order(members)
         singles = self._single_pods(entry, members, placements)
         yield from singles
         if whole := self._whole_job(entry, members, placements, besides=len(singles)):
@@ -235,23 +225,17 @@ class Candidates:
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
     ) -> list[VictimUnit]:
         """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
-        workers = [m for m in members if m.role != ROLE_MASTER]
-        singles = [_of_placement(entry, s) for s in placements if s.role == ROLE_WORKER] + [
-            self._of_member(entry, m) for m in workers
-        ]
+        planned = [placement for placement in placements if placement.role == ROLE_WORKER]
+        workers = [member for member in members if member.role != ROLE_MASTER]
         if entry is self._preemptor:
-            own = singles[: entry.spare_workers if not entry.has_master else 0]
-            return [replace(unit, kind=UnitKind.OWN) for unit in own if unit.members]
+            spare = max(0, entry.spare_workers - len(planned)) if not entry.has_master else 0
+            return _singles(UnitKind.OWN, entry, workers[:spare], ())
         if entry.has_minimum:
-            return singles[: entry.spare_workers]
+            return _singles(UnitKind.SURPLUS, entry, workers, planned)[: entry.spare_workers]
         if entry.has_reserved_placements:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return (
-                [replace(_of_placement(entry, placement), kind=UnitKind.RESERVED_PLACEMENT) for placement in placements]
-                if may_be_preempted
-                else []
-            )
-        return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
+            return _singles(UnitKind.RESERVED_PLACEMENT, entry, (), placements) if may_be_preempted else []
+        return [] if entry.admitted else _singles(UnitKind.INCOMPLETE, entry, workers, planned)
 
     def _whole_job(
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement], *, besides: int
@@ -260,14 +244,15 @@ class Candidates:
         if entry is self._preemptor or besides >= len(members) + len(placements):
             return None
         if entry.has_minimum:
-            return (
-                self._of_all(UnitKind.JOB, entry, members, placements) if self._may_be_preempted_whole(entry) else None
-            )
-        return (
-            None
-            if entry.has_reserved_placements or entry.admitted
-            else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, placements)
-        )
+            kind, may_be_preempted = UnitKind.JOB, self._ends_jobs and self._may_be_preempted_whole(entry)
+        else:
+            kind = UnitKind.INCOMPLETE_JOB
+            may_be_preempted = not (entry.has_reserved_placements or entry.admitted)
+        if not may_be_preempted:
+            return None
+        held = sum(member.gpus for member in entry.kept)
+        coming = sum(entry.requirements(placement.role).gpus for placement in entry.placements)
+        return VictimUnit(kind, entry, tuple(members), tuple(placements), held + coming, held)
 
     def _may_be_preempted_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
@@ -276,16 +261,6 @@ class Candidates:
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
-
-    def _of_member(self, entry: Entry, member: Member) -> VictimUnit:
-        return VictimUnit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
-
-    def _of_all(
-        self, kind: UnitKind, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
-    ) -> VictimUnit:
-        held = sum(member.gpus for member in entry.kept)
-        coming = sum(entry.requirements(placement.role).gpus for placement in entry.placements)
-        return VictimUnit(kind, entry, tuple(members), tuple(placements), held + coming, held)
 
 
 def preemptible_gpus(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
@@ -348,8 +323,12 @@ def _may_be_preempted_by(state: AllocationState, entry: Entry, preemptor: Entry)
     return state.now >= entry.demand.running_since + quantum
 
 
-def _of_placement(entry: Entry, placement: Placement) -> VictimUnit:
-    return VictimUnit(UnitKind.SURPLUS, entry, (), (placement,), entry.requirements(placement.role).gpus, 0)
+def _singles(
+    kind: UnitKind, entry: Entry, members: Iterable[Member], placements: Iterable[Placement]
+) -> list[VictimUnit]:
+    """A unit for each of these pods, the planned ones first."""
+    planned = [VictimUnit(kind, entry, (), (one,), entry.requirements(one.role).gpus, 0) for one in placements]
+    return planned + [VictimUnit(kind, entry, (member,), (), member.gpus, member.gpus) for member in members]
 
 
 def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:

@@ -40,9 +40,7 @@ class Options:
         self._known: dict[str, FoundOptions] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
-        """The cheapest option for one more pod. `need` is the number of GPUs that the preemptor still lacks, this pod's
-        included.
-        """
+        """The cheapest option for one more pod. The preemptor still lacks `need` GPUs, this pod's included."""
         check = self._candidates.check(need)
         if role not in self._known:
             quick = self._quick_option(role, check) if self._only is None else None
@@ -51,28 +49,22 @@ class Options:
             self._known[role] = self._cached_options(role, need, check)
         found = self._known[role]
         option = self._pop_cheapest_valid(found, role, check)
-        if option is None and _uses_less(check, found):
-            found.heap, found.use_after = self._search(role, check), _use_after(check)
+        if option is None and any(now < then for now, then in zip(check.use_after, found.use_after, strict=True)):
+            found.heap, found.use_after = self._search(role, check), check.use_after
             option = self._pop_cheapest_valid(found, role, check)
         return option
 
-    def _cached_options(self, role: str, need: int, check: PreemptionCheck | None) -> FoundOptions:
-        """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
-        (44).
-        """
+    def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> FoundOptions:
+        """The options of an equivalent preemptor, if this one has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
-        key = (
-            None if own else equivalence_key(self._state, preemptor),
-            preemptor.requirements(role),
-            need,
-            self._candidates.search_kind,
-        )
+        equivalent = None if own else equivalence_key(self._state, preemptor)
+        key = equivalent, preemptor.requirements(role), need, self._candidates.search_kind
         if own or key not in cached:
-            cached[key] = FoundOptions(self._search(role, check), _use_after(check))
+            cached[key] = FoundOptions(self._search(role, check), check.use_after)
         return cached[key]
 
-    def _search(self, role: str, check: PreemptionCheck | None) -> list[tuple[tuple[float, ...], int]]:
+    def _search(self, role: str, check: PreemptionCheck) -> list[tuple[tuple[float, ...], int]]:
         nodes = self._preemptor.requirements(role).node_set & (
             self._candidates.nodes_with_victims(check) if self._only is None else {self._only}
         )
@@ -81,8 +73,8 @@ class Options:
         heapify(found)
         return found
 
-    def _pop_cheapest_valid(self, found: FoundOptions, role: str, check: PreemptionCheck | None) -> Option | None:
-        heap, found.use_after = found.heap, tuple(map(max, found.use_after, _use_after(check)))
+    def _pop_cheapest_valid(self, found: FoundOptions, role: str, check: PreemptionCheck) -> Option | None:
+        heap, found.use_after = found.heap, tuple(map(max, found.use_after, check.use_after))
         while heap:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
@@ -95,41 +87,34 @@ class Options:
                 return option
         return None
 
-    def _quick_option(self, role: str, check: PreemptionCheck | None) -> Option | None:
+    def _quick_option(self, role: str, check: PreemptionCheck) -> Option | None:
         """The cheapest option among running pods: one worker of the weakest job, with no more GPUs than needed.
 
         A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. It is
         not looked for, because that takes a look at all nodes.
         """
         requirements, board = self._preemptor.requirements(role), self._state.board
-        if not requirements.gpus or check is None:
+        if not requirements.gpus:
             return None
         lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.nodes), default=0)
         for entry in self._candidates.weakest_first(check, lacking):
             for node in (node for node in _as_they_leave(entry) if node in requirements.node_set):
-                option = (
-                    self._option(role, node, check) if board.free_gpus(node) >= requirements.gpus - lacking else None
-                )
-                if (
-                    option
-                    and len(option.units) == 1
-                    and option.units[0].entry is entry
-                    and option.units[0].gpus <= max(1, lacking)
-                ):
-                    return option if option.units[0].kind is UnitKind.SURPLUS else None
+                has_rest = board.free_gpus(node) >= requirements.gpus - lacking
+                option = self._option(role, node, check) if has_rest else None
+                unit = option.units[0] if option and len(option.units) == 1 else None
+                if unit and unit.entry is entry and unit.gpus <= max(1, lacking):
+                    return option if unit.kind is UnitKind.SURPLUS else None
         return None
 
-    def _option(self, role: str, node: int, check: PreemptionCheck | None) -> Option | None:
-        """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
-        dropped.
-        """
+    def _option(self, role: str, node: int, check: PreemptionCheck) -> Option | None:
+        """The option on the node: the weakest units are added until the pod fits; then unneeded ones are dropped."""
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
         if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
         pool, chosen = list(candidates.on_node(node)), list[VictimUnit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
             return None
-        trial = check.copy() if check else None
+        trial = check.copy()
         while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
             able = [unit for unit in pool if candidates.may_be_preempted(unit, trial)]
             if not able:
@@ -138,23 +123,11 @@ class Options:
             parts = [part for part in chosen if unit.whole and part.entry is unit.entry]
             chosen = [part for part in chosen if part not in parts] + [unit]
             pool = [other for other in pool if other is not unit and not (unit.whole and other.entry is unit.entry)]
-            if trial and unit.entry.account:
-                gpus, held = (
-                    (unit.gpus - sum(p.gpus for p in parts)),
-                    (unit.held_gpus - sum(p.held_gpus for p in parts)),
-                )
-                trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
+            gpus = unit.gpus - sum(part.gpus for part in parts)
+            held = unit.held_gpus - sum(part.held_gpus for part in parts)
+            trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
         return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.current_gang)))
-
-
-def _use_after(check: PreemptionCheck | None) -> tuple[int, ...]:
-    return check.use_after if check else ()
-
-
-def _uses_less(check: PreemptionCheck | None, found: FoundOptions) -> bool:
-    """Whether the preemptor will use less, at any level, than the use that the search was made with."""
-    return any(now < then for now, then in zip(_use_after(check), found.use_after, strict=True))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -164,20 +137,16 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     would keep the other out until the room of both is free. The pods of one gang are the exception: they wait until all
     the room of the gang is free anyway.
     """
+    gang = state.this_pass.current_gang
     others = (entry for entry, _ in state.placed[node] if entry is not preemptor and entry.is_foreign_pod)
-    others = (
-        entry for entry in others if not state.this_pass.current_gang or entry.gang != state.this_pass.current_gang
-    )
-    return any(other.held_node or other.victims for other in others)
+    return any(other.held_node or other.victims for other in others if not gang or other.gang != gang)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
     """The nodes of a job's workers, in the order of preemption."""
-    placements = [placement.node_number for placement in entry.placements[::-1] if placement.role == ROLE_WORKER]
-    return dict.fromkeys(
-        placements
-        + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
-    )
+    planned = [placement.node_number for placement in entry.placements[::-1] if placement.role == ROLE_WORKER]
+    workers = [member.uid for member in entry.kept[::-1] if member.role == ROLE_WORKER]
+    return dict.fromkeys(planned + [entry.node_of[uid] for uid in workers if uid in entry.node_of])
 
 
 def _needed(
@@ -190,7 +159,7 @@ def _needed(
     return chosen
 
 
-def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
+def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
     value, then those of low priority.
 
@@ -201,10 +170,8 @@ def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck | None
     kind, value, *order = unit_order(worst, check)
     lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.kind is UnitKind.JOB:
-        first, then = (
-            (lost, (value, worst.entry.demand.priority)) if gang else ((value, worst.entry.demand.priority), lost)
-        )
-        return kind, *first, *then, *order, node
+        weakest = value, worst.entry.demand.priority
+        return kind, *((*lost, *weakest) if gang else (*weakest, *lost)), *order, node
     return kind, *lost, value, *order, node
 
 

@@ -59,7 +59,8 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
 
 def _place(state: AllocationState, preemptor: Entry, role: str, need: int, options: Options) -> bool:
     """Place one pod. `need` is the number of GPUs that the job still lacks, this pod's included."""
-    placement = find_placement(state, preemptor, role) if _is_lent(state, preemptor, role) else None
+    is_lent = state.quota_refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
+    placement = find_placement(state, preemptor, role) if is_lent else None
     if placement is None:
         option = options.cheapest(role, need)
         if option is None:
@@ -68,11 +69,6 @@ def _place(state: AllocationState, preemptor: Entry, role: str, need: int, optio
         placement = Placement(role, option.node, ready=False)
     state.place(preemptor, placement)
     return True
-
-
-def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
-    """Whether the team may use an idle GPU: it is not kept for its owner."""
-    return state.quota_refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
 
 
 def fill_back(state: AllocationState) -> None:
@@ -87,9 +83,7 @@ def fill_back(state: AllocationState) -> None:
 
 
 def _keep_own_places(state: AllocationState, entry: Entry) -> None:
-    """Keep the entry's own pods instead of as many new ones, if their room is free again. None is kept without the
-    master.
-    """
+    """Keep own pods instead of as many new ones, where their room is free again. None is kept without the master."""
     for member in list(state.released(entry)):
         placements = [placement for placement in entry.placements if placement.role == member.role]
         if placements and not _fill_back_by_swap(state, entry, member, placements) and member.role == ROLE_MASTER:
@@ -119,7 +113,7 @@ def _fill_back_more(state: AllocationState, entry: Entry) -> None:
     """Keep as many members as may stay. A job that has an allowed size keeps an allowed size."""
     good = state.journal.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
-        if entry.fits_more(1):
+        if entry.is_below_maximum:
             _keep_by_moving(state, entry, member)
             good = state.journal.mark() if entry.size in entry.sizes else good
     if good is not None:
@@ -127,9 +121,7 @@ def _fill_back_more(state: AllocationState, entry: Entry) -> None:
 
 
 def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> list[Entry] | None:
-    """Keep the pod if the pods planned for its node fit elsewhere. Returns the entries that moved; None, with nothing
-    changed, if they do not fit.
-    """
+    """Keep the pod if the pods planned for its node fit elsewhere; returns their entries, None if they do not fit."""
     if state.quota_refusal(entry, member.gpus, Rule.LIMIT):
         return None
     placements = _placements_on(state, entry.node_of.get(member.uid))
@@ -147,11 +139,8 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         state.unplace(other, placement)
         moved.append((other, placement.role))
     state.fill_back(entry, member)
-    if all(
-        place_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
-    ):
+    if state.journal.keep_if(all(place_all(state, other, [role]) for other, role in moved), mark):
         return [other for other, _ in moved]
-    state.journal.roll_back(mark)
     return None
 
 

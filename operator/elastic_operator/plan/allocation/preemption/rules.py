@@ -22,14 +22,16 @@ Path = tuple[Account, ...]
 
 
 class PreemptionCheck:
-    """One preemptor's try: the GPUs that it still needs, whether it grows, and the GPUs that it has taken so far.
+    """One preemptor's try: its account, the GPUs that it still needs, whether it grows, and the GPUs that it has taken
+    so far. A preemptor without an account wants no GPUs, and takes none from other teams.
 
     An account has two figures: the GPUs that its pods hold, and the GPUs that are not yet held. The latter entitle
     another team to no pod (166).
     """
 
-    def __init__(self, preemptor: Account, need: int, *, growing: bool = False) -> None:
+    def __init__(self, preemptor: Account | None, need: int, *, growing: bool = False) -> None:
         self.preemptor, self.need, self.growing = preemptor, need, growing
+        self._path = preemptor.path if preemptor else ()
         self._pods: dict[Account, int] = {}
         self._not_yet_held: dict[Account, int] = {}
 
@@ -43,18 +45,16 @@ class PreemptionCheck:
         """The use of the preemptor's account, and of the accounts above it, once the preemptor has all GPUs that it
         wants. The lower this use, the more the preemptor may take from other teams.
         """
-        return tuple([self._used(account) + self.need for account in self.preemptor.path])
+        return tuple([self._used(account) + self.need for account in self._path])
 
     @property
     def is_within_guarantees(self) -> bool:
-        """Whether the preemptor stays within the guarantees at all levels. If so, a lower use would not entitle it to
-        more.
-        """
-        return all(self._used(account) + self.need <= account.guaranteed for account in self.preemptor.path)
+        """Whether it stays within the guarantees at all levels: then a lower use would not entitle it to more."""
+        return all(self._used(account) + self.need <= account.guaranteed for account in self._path)
 
-    def count_victims(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
+    def count_victims(self, victim_account: Account | None, *, pods: int, not_yet_held: int) -> None:
         """Count that many GPUs of the victim account as taken: GPUs that pods hold, and GPUs that are not yet held."""
-        for account in victim_account.path:
+        for account in victim_account.path if victim_account else ():
             self._pods[account] = self._pods.get(account, 0) + pods
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
 
@@ -78,6 +78,7 @@ class PreemptionCheck:
         GPUs that are only planned count as the team's use only if the unit is `not_yet_held` as a whole: taking such a
         unit deletes no pod (166).
         """
+        assert self.preemptor is not None, "without an account, a preemptor takes no GPUs from other teams"
         ours, theirs = diverging_paths(self.preemptor, victim_account)
         beyond_share = True
         for account in theirs:
@@ -99,9 +100,7 @@ class PreemptionCheck:
         return self._is_at_most_final_share(ours, theirs, gpus, not_yet_held=not_yet_held)
 
     def _is_at_most_final_share(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
-        """Whether the victim account's share value without these GPUs is at least what the preemptor's will be,
-        level by level.
-        """
+        """Whether, level by level, the victim account's share value does not end up below the preemptor's."""
         for own, other in zip_longest(ours, theirs):
             preemptor, victim_account = own or ours[-1], other or theirs[-1]
             left = (self._used(victim_account) if not_yet_held else self._held(victim_account)) - gpus
@@ -111,8 +110,10 @@ class PreemptionCheck:
                 return False
         return True
 
-    def share_value(self, victim_account: Account) -> float:
-        """The victim account's share value at the level where its path leaves the preemptor's; -1 within one team."""
+    def share_value(self, victim_account: Account | None) -> float:
+        """The victim account's share value where its path leaves the preemptor's; -1 if there are no such paths."""
+        if not (self.preemptor and victim_account):
+            return -1.0
         _, theirs = diverging_paths(self.preemptor, victim_account)
         return share_value(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
@@ -122,6 +123,8 @@ class PreemptionCheck:
         A namespace without a policy has two shares: its own, and the one of all such namespaces. It is beyond its share
         only if it is beyond both (111).
         """
+        if self.preemptor is None:
+            return True
         nearest = {self.preemptor, self.preemptor.path_seen_by_others[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 

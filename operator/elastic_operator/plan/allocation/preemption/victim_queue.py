@@ -43,13 +43,11 @@ class VictimQueue:
         self._gone: set[Entry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(candidates.below_account(account))
-        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may be
-        preempted.
-        """
+        """Jobs whose unit of all pods is not listed as it is now. It is listed when no single pod may be preempted."""
         for entry in self._unlisted:
             self._list(self._singles, candidates.single_pods(entry))
 
-    def take_weakest(self, check: PreemptionCheck | None) -> VictimUnit | None:
+    def take_weakest(self, check: PreemptionCheck) -> VictimUnit | None:
         """The weakest unit that may be preempted; None if there is none."""
         return self._take(self._singles, check) or self._take(self._listed_wholes(), check)
 
@@ -67,7 +65,7 @@ class VictimQueue:
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, _Listed((unit.kind, *unit.victim_order), next(self._places), unit))
 
-    def _take(self, heaps: _Heaps, check: PreemptionCheck | None) -> VictimUnit | None:
+    def _take(self, heaps: _Heaps, check: PreemptionCheck) -> VictimUnit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
         able = [heap for heap in heads if self._candidates.may_be_preempted(heap[0].unit, check)]
         if not able:

@@ -1,3 +1,0 @@
-"""The beginning of every metric's name."""
-
-PREFIX = "elastic_pytorch_"
