@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from elastic_operator.cluster.errors import Fenced, Unreachable
+from elastic_operator.cluster.errors import Fenced, TooManyRequests, Unreachable
 from elastic_operator.cluster.write_queue import LEAST_IN_FLIGHT, Urgency, WriteQueue
 from tests.kit import virtual_time
 
@@ -190,17 +190,44 @@ def test_one_slow_answer_halves_the_limit_once():
     virtual_time.run(scenario)
 
 
-def test_answers_that_came_while_the_process_was_busy_do_not_count():
+def test_the_time_for_which_the_process_stood_still_does_not_count():
     async def scenario() -> None:
         server = Server(alone=0.01, share=0)
         await server.write_many(100)
         server.alone = 0.5
         writes = [asyncio.ensure_future(server.write(Urgency.CHANGE)) for _ in range(32)]
         await asyncio.sleep(0.4)
-        server.queue.ignore_in_flight()
+        server.queue.note_standstill(0.49)
         await asyncio.gather(*writes)
         server.alone = 0.01
         assert max(await server.write_many(32)) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_an_answer_while_the_process_stood_still_is_not_the_fastest():
+    async def scenario() -> None:
+        server = Server(alone=0.2, share=0)
+        await server.write_many(100)
+        writing = asyncio.ensure_future(server.write(Urgency.CHANGE))
+        await asyncio.sleep(0.1)
+        server.queue.note_standstill(0.199)
+        await writing
+        assert max((await server.write_many(100))[-32:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_late_answers_count_although_the_process_stands_still_again_and_again():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        server.alone = 2
+        writing = asyncio.ensure_future(server.write_many(100))
+        while not writing.done():
+            await asyncio.sleep(0.5)
+            server.queue.note_standstill(0.1)
+        assert max(writing.result()[50:]) <= 8
 
     virtual_time.run(scenario)
 
@@ -219,6 +246,18 @@ def test_fast_refusals_and_errors_before_the_request_do_not_count_and_timeouts_d
         await server.write_many(100)
         await server.fail(Unreachable("no answer in time"), seconds=8)
         assert max(await server.write_many(32)) <= 17
+
+    virtual_time.run(scenario)
+
+
+def test_a_server_that_has_too_many_requests_gets_fewer():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        await server.fail(TooManyRequests("busy", status=429))
+        assert max(await server.write_many(16)) == 16
+        await server.fail(TooManyRequests("busy", status=429))
+        assert max(await server.write_many(8)) <= 9
 
     virtual_time.run(scenario)
 

@@ -74,8 +74,10 @@ def _urgency(method: str, path: str, params: Mapping[str, str] | None) -> Urgenc
 
 def _kind(method: str, path: str) -> str:
     """The method and the resource, for example "POST pods": such writes take about the same time."""
-    in_namespace = path.partition("/namespaces/")[2].split("/")
-    return f"{method} {in_namespace[1] if len(in_namespace) > 1 else path}"
+    parts = path.removeprefix("/api/").removeprefix("/apis/").split("/")
+    parts = parts[1 if path.startswith("/api/") else 2 :]  # after the version
+    in_namespace = parts[0] == "namespaces" and len(parts) > 2
+    return f"{method} {parts[2] if in_namespace else parts[0]}"
 
 
 class Session:
