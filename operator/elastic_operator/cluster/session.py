@@ -74,10 +74,9 @@ def _urgency(method: str, path: str, params: Mapping[str, str] | None) -> Urgenc
 
 def _kind(method: str, path: str) -> str:
     """The method and the resource, for example "POST pods": such writes take about the same time."""
-    parts = path.removeprefix("/api/").removeprefix("/apis/").split("/")
-    parts = parts[1 if path.startswith("/api/") else 2 :]  # after the version
-    in_namespace = parts[0] == "namespaces" and len(parts) > 2
-    return f"{method} {parts[2] if in_namespace else parts[0]}"
+    below_version = path.split("/")[3 if path.startswith("/api/") else 4 :]
+    in_namespace = below_version[0] == "namespaces" and len(below_version) > 2
+    return f"{method} {below_version[2 if in_namespace else 0]}"
 
 
 class Session:
