@@ -170,23 +170,19 @@ class JobInformer:
         it run on.
         """
         try:
-            job = objects.decode(raw, objects.CustomObject)
-            int(job.metadata.resource_version)
+            return _checked(objects.decode(raw, objects.CustomObject))
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self._report(raw, error)
             return self._last_readable_version(raw)
-        return job
 
     def _read_listed(self, item: msgspec.Raw) -> objects.CustomObject | None:
         """The job in an item of a list, as `_read` returns it. A readable job is decoded without the fields that nobody
         reads.
         """
         try:
-            job = decode_job(item)
-            int(job.metadata.resource_version)
+            return _checked(decode_job(item))
         except Exception:  # noqa: BLE001 - `_read` handles and reports it
             return self._read(msgspec.json.decode(item))
-        return job
 
     def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job's last readable version, with the metadata that can still be read."""
@@ -265,3 +261,9 @@ class JobInformer:
             self.store.reset(found, within=namespace)
         else:
             self.store.replace(found, revision, within=namespace)
+
+
+def _checked(job: objects.CustomObject) -> objects.CustomObject:
+    """The job. Raises ValueError if its resourceVersion is no number: versions are compared."""
+    int(job.metadata.resource_version)
+    return job

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from elastic_operator.cluster import errors
 from elastic_operator.cluster.connection import TOKEN_SECONDS, Connection, Credentials
-from elastic_operator.cluster.session import WRITE_SECONDS, Session
+from elastic_operator.cluster.session import WRITE_SECONDS, Session, _kind
 from tests.cluster_unit.fake_api import at_rest, hang, json, session_to, status
 
 PATH = "/api/v1/namespaces/a/pods"
@@ -237,3 +237,17 @@ async def test_the_time_is_the_server_s(api, session):
     api.fail("GET", json(BODY, Date="Mon, 05 Jan 2015 10:00:00 GMT"))
     await session.get(PATH)
     assert 0 <= session.clock.time() - 1420452000 <= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        ("/api/v1/namespaces/a/pods", "pods"),
+        ("/api/v1/namespaces/a/pods/b/status", "pods"),
+        ("/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/b", "endpointslices"),
+        ("/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies/a/status", "gpuquotapolicies"),
+        ("/api/v1/namespaces/a", "namespaces"),
+    ],
+)
+def test_writes_of_one_method_and_resource_are_of_one_kind(path, resource):
+    assert _kind("PATCH", path) == f"PATCH {resource}"

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from elastic_operator.cluster.errors import Fenced, Unreachable
+from elastic_operator.cluster.errors import Fenced, TooManyRequests, Unreachable
 from elastic_operator.cluster.write_queue import LEAST_IN_FLIGHT, Urgency, WriteQueue
-from tests.kit import virtual_time
 
 
 async def one(queue: WriteQueue, name: str, done: list[str], *, urgency: Urgency = Urgency.CHANGE) -> None:
@@ -122,105 +121,109 @@ class Server:
         self.alone = before
 
 
-def test_fewer_writes_are_in_flight_at_a_server_that_they_make_slow_and_more_when_it_is_fast_again():
-    async def scenario() -> None:
-        server = Server(alone=0.01, share=0.01)
-        seen = await server.write_many(1000)
-        assert max(seen) == 32
-        assert LEAST_IN_FLIGHT <= max(seen[500:]) <= 16
-        server.share = 0
-        assert max((await server.write_many(1000))[-32:]) == 32
-
-    virtual_time.run(scenario)
+async def known_server(*, alone: float = 0.01) -> Server:
+    """A server whose answers the queue knows."""
+    server = Server(alone=alone, share=0)
+    await server.write_many(100)
+    return server
 
 
-def test_changes_and_creations_wait_at_a_busy_server_and_deletions_do_not():
-    async def scenario() -> None:
-        server = Server(alone=0.01, share=0)
-        await server.write_many(100)
-        server.alone = 1
-        assert max((await server.write_many(200))[100:]) == LEAST_IN_FLIGHT
-        assert max((await server.write_many(200, Urgency.CREATE))[100:]) == LEAST_IN_FLIGHT
-        assert max((await server.write_many(200, Urgency.DELETE))[100:]) == 32
-        assert max((await server.write_many(200, Urgency.BEFORE_DELETE))[100:]) == 32
-
-    virtual_time.run(scenario)
+async def test_fewer_writes_are_in_flight_at_a_server_that_they_make_slow_and_more_when_it_is_fast_again() -> None:
+    server = Server(alone=0.01, share=0.01)
+    seen = await server.write_many(1000)
+    assert max(seen) == 32
+    assert LEAST_IN_FLIGHT <= max(seen[500:]) <= 16
+    server.share = 0
+    assert max((await server.write_many(1000))[-32:]) == 32
 
 
-def test_changes_have_their_turns_beside_deletions_at_a_busy_server():
-    async def scenario() -> None:
-        server = Server(alone=0.01, share=0)
-        await server.write_many(100)
-        await server.get_busy()
-        deletions = [asyncio.ensure_future(server.write(Urgency.DELETE)) for _ in range(LEAST_IN_FLIGHT)]
-        await asyncio.sleep(0)
-        assert max(await server.write_many(1)) == LEAST_IN_FLIGHT + 1
-        await asyncio.gather(*deletions)
-
-    virtual_time.run(scenario)
+async def test_changes_and_creations_wait_at_a_busy_server_and_deletions_do_not() -> None:
+    server = await known_server()
+    server.alone = 1
+    assert max((await server.write_many(200))[100:]) == LEAST_IN_FLIGHT
+    assert max((await server.write_many(200, Urgency.CREATE))[100:]) == LEAST_IN_FLIGHT
+    assert max((await server.write_many(200, Urgency.DELETE))[100:]) == 32
+    assert max((await server.write_many(200, Urgency.BEFORE_DELETE))[100:]) == 32
 
 
-def test_a_server_whose_every_answer_is_late_does_not_count_as_busy():
-    async def scenario() -> None:
-        server = Server(alone=0.3, share=0.001)
-        assert max((await server.write_many(500))[-32:]) == 32
-
-    virtual_time.run(scenario)
-
-
-def test_a_server_that_is_late_with_one_kind_of_writes_does_not_count_as_busy():
-    async def scenario() -> None:
-        server = Server(alone=0.005, share=0)
-        await server.write_many(100, kind="POST events")
-        server.alone = 0.1
-        assert max((await server.write_many(500, kind="POST pods"))[-32:]) == 32
-
-    virtual_time.run(scenario)
+async def test_changes_have_their_turns_beside_deletions_at_a_busy_server() -> None:
+    server = await known_server()
+    await server.get_busy()
+    deletions = [asyncio.ensure_future(server.write(Urgency.DELETE)) for _ in range(LEAST_IN_FLIGHT)]
+    await asyncio.sleep(0)
+    assert max(await server.write_many(1)) == LEAST_IN_FLIGHT + 1
+    await asyncio.gather(*deletions)
 
 
-def test_one_slow_answer_halves_the_limit_once():
-    async def scenario() -> None:
-        server = Server(alone=0.01, share=0)
-        await server.write_many(100)
-        server.alone = 0.2
-        await server.write_many(32)
-        server.alone = 0.01
-        assert max(await server.write_many(16)) == 16
-
-    virtual_time.run(scenario)
+async def test_a_server_whose_every_answer_is_late_does_not_count_as_busy() -> None:
+    server = Server(alone=0.3, share=0.001)
+    assert max((await server.write_many(500))[-32:]) == 32
 
 
-def test_answers_that_came_while_the_process_was_busy_do_not_count():
-    async def scenario() -> None:
-        server = Server(alone=0.01, share=0)
-        await server.write_many(100)
-        server.alone = 0.5
-        writes = [asyncio.ensure_future(server.write(Urgency.CHANGE)) for _ in range(32)]
-        await asyncio.sleep(0.4)
-        server.queue.ignore_in_flight()
-        await asyncio.gather(*writes)
-        server.alone = 0.01
-        assert max(await server.write_many(32)) == 32
-
-    virtual_time.run(scenario)
+async def test_a_server_that_is_late_with_one_kind_of_writes_does_not_count_as_busy() -> None:
+    server = Server(alone=0.005, share=0)
+    await server.write_many(100, kind="POST events")
+    server.alone = 0.1
+    assert max((await server.write_many(500, kind="POST pods"))[-32:]) == 32
 
 
-def test_fast_refusals_and_errors_before_the_request_do_not_count_and_timeouts_do():
-    async def scenario() -> None:
-        server = Server(alone=0.2, share=0)
-        await server.write_many(100)
-        await server.fail(Fenced("no lease"))
-        assert max(await server.write_many(100)) == 32
-        await server.get_busy()
-        for _ in range(100):
-            await server.fail(Unreachable("refused"))
-        assert max(await server.write_many(LEAST_IN_FLIGHT * 2)) == LEAST_IN_FLIGHT
-        server = Server(alone=0.01, share=0)
-        await server.write_many(100)
-        await server.fail(Unreachable("no answer in time"), seconds=8)
-        assert max(await server.write_many(32)) <= 17
+async def test_one_slow_answer_halves_the_limit_once() -> None:
+    server = await known_server()
+    server.alone = 0.2
+    await server.write_many(32)
+    server.alone = 0.01
+    assert max(await server.write_many(16)) == 16
 
-    virtual_time.run(scenario)
+
+async def test_the_time_for_which_the_process_stood_still_does_not_count() -> None:
+    server = await known_server()
+    server.alone = 0.5
+    writes = [asyncio.ensure_future(server.write(Urgency.CHANGE)) for _ in range(32)]
+    await asyncio.sleep(0.4)
+    server.queue.note_standstill(0.49)
+    await asyncio.gather(*writes)
+    server.alone = 0.01
+    assert max(await server.write_many(32)) == 32
+
+
+async def test_an_answer_while_the_process_stood_still_is_not_the_fastest() -> None:
+    server = await known_server(alone=0.2)
+    writing = asyncio.ensure_future(server.write(Urgency.CHANGE))
+    await asyncio.sleep(0.1)
+    server.queue.note_standstill(0.199)
+    await writing
+    assert max((await server.write_many(100))[-32:]) == 32
+
+
+async def test_late_answers_count_although_the_process_stands_still_again_and_again() -> None:
+    server = await known_server()
+    server.alone = 2
+    writing = asyncio.ensure_future(server.write_many(100))
+    while not writing.done():
+        await asyncio.sleep(0.5)
+        server.queue.note_standstill(0.1)
+    assert max(writing.result()[50:]) <= 8
+
+
+async def test_fast_refusals_and_errors_before_the_request_do_not_count_and_timeouts_do() -> None:
+    server = await known_server(alone=0.2)
+    await server.fail(Fenced("no lease"))
+    assert max(await server.write_many(100)) == 32
+    await server.get_busy()
+    for _ in range(100):
+        await server.fail(Unreachable("refused"))
+    assert max(await server.write_many(LEAST_IN_FLIGHT * 2)) == LEAST_IN_FLIGHT
+    server = await known_server()
+    await server.fail(Unreachable("no answer in time"), seconds=8)
+    assert max(await server.write_many(32)) <= 17
+
+
+async def test_a_server_that_has_too_many_requests_gets_fewer() -> None:
+    server = await known_server()
+    await server.fail(TooManyRequests("busy", status=429))
+    assert max(await server.write_many(16)) == 16
+    await server.fail(TooManyRequests("busy", status=429))
+    assert max(await server.write_many(8)) <= 9
 
 
 async def test_writes_that_are_cancelled_while_they_wait_are_not_in_the_queue():

@@ -28,7 +28,7 @@ class Passes(Controller):
             on_decisions=lambda _: None,
             of_jobs=(),
             until_not_backed_up=lambda: asyncio.sleep(0.8),
-            ignore_in_flight=lambda: None,
+            note_standstill=lambda _: None,
             **{name: AsyncMock() for name in (*parts, *reports)},
         )
         self._began = began

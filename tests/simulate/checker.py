@@ -55,7 +55,7 @@ class Checker:
 
     def after_pass(self, operator: Operator) -> None:
         """The pass and its writes are over, and nobody else has done anything yet."""
-        writes = operator.wire.writes
+        writes = operator.wire.pod_writes
         jobs = self.server.all(kinds.JOBS)
         self._looked_at_by |= {j["metadata"]["uid"]: operator for j in jobs if name_of(j) not in self.server.aside}
         self.changes += len(writes)

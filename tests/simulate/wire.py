@@ -9,6 +9,8 @@ from typing import Any
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import api_error
+from elastic_operator.cluster.session import MAX_WRITES
+from elastic_operator.cluster.write_queue import WriteQueue
 from tests.kit.requests import Request
 from tests.simulate.api import Api, RefusedError
 from tests.simulate.faults import Faults
@@ -28,12 +30,13 @@ class Write:
 
 
 class Wire:
-    """The same methods as a session has; `writes` are what it did to pods."""
+    """The same methods as a session has; `pod_writes` are what it did to pods."""
 
     def __init__(self, api: Api, faults: Faults) -> None:
         self.api, self.faults = api, faults
         self.clock = ServerClock(api.server.clock.monotonic)
-        self.writes: list[Write] = []
+        self.pod_writes: list[Write] = []
+        self.writes = WriteQueue(MAX_WRITES)
 
     async def get(self, path: str, **_: object) -> Body:
         """One object."""
@@ -74,11 +77,11 @@ class Wire:
         old = self._carry_out(Request("GET", request.path)) if request.method == "DELETE" else {}
         new = self._carry_out(request)
         if request.method == "POST":
-            self.writes.append(Write("POST", new))
+            self.pod_writes.append(Write("POST", new))
         elif request.path.endswith("/status"):
-            self.writes.append(Write("NOMINATE", new))
+            self.pod_writes.append(Write("NOMINATE", new))
         elif old and "deletionTimestamp" not in old["metadata"]:
-            self.writes.append(Write("DELETE", old, promised))
+            self.pod_writes.append(Write("DELETE", old, promised))
         return new
 
     def _promised(self) -> dict[str, str]:

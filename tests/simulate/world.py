@@ -56,7 +56,7 @@ class World(Cluster):
 
     async def run_pass(self) -> None:
         """Run one pass and its writes, and check both."""
-        self.operator.wire.writes.clear()
+        self.operator.wire.pod_writes.clear()
         self.wait = await self.operator.run_pass()
         self.raising.heard(self.operator)
         self.checker.after_pass(self.operator)
@@ -132,7 +132,7 @@ class World(Cluster):
         successor.leave()
 
     async def _decides_nothing(self, operator: Operator, who: str) -> None:
-        operator.wire.writes.clear()
+        operator.wire.pod_writes.clear()
         await operator.run_pass()
-        done = [(write.verb, write.pod["metadata"]["name"]) for write in operator.wire.writes]
+        done = [(write.verb, write.pod["metadata"]["name"]) for write in operator.wire.pod_writes]
         require(not done, f"at rest, {who} does {done}")

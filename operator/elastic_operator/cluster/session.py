@@ -74,8 +74,9 @@ def _urgency(method: str, path: str, params: Mapping[str, str] | None) -> Urgenc
 
 def _kind(method: str, path: str) -> str:
     """The method and the resource, for example "POST pods": such writes take about the same time."""
-    in_namespace = path.partition("/namespaces/")[2].split("/")
-    return f"{method} {in_namespace[1] if len(in_namespace) > 1 else path}"
+    below_version = path.split("/")[3 if path.startswith("/api/") else 4 :]
+    in_namespace = below_version[0] == "namespaces" and len(below_version) > 2
+    return f"{method} {below_version[2 if in_namespace else 0]}"
 
 
 class Session:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
 from math import inf
 
-from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.errors import ClusterError, TooManyRequests
 
 SLOW_SECONDS = 0.04
 SLOW_FACTOR = 4.0
@@ -48,8 +48,10 @@ class WriteQueue:
         """The limit, and how many of the writes that it holds back are in flight."""
         self._fastest: dict[str, float] = {}
         """By kind of write, the time of the fastest answers in seconds."""
-        self._counts_since = -inf
-        """Only answers to writes that began after this (monotonic) change the limit."""
+        self._stood_still = 0.0
+        """The seconds for which the event loop stood still."""
+        self._lowered_at = -inf
+        """When (monotonic) the limit was last lowered. Only answers to later writes lower it again."""
         self._moved = asyncio.Event()
         """Set for a moment whenever a write has ended."""
         self._waiting = {urgency: deque[asyncio.Future[None]]() for urgency in Urgency}
@@ -58,19 +60,19 @@ class WriteQueue:
     async def turn(self, urgency: Urgency, kind: str = "") -> AsyncIterator[None]:
         """A turn for one write, for example of the `kind` "POST pods"."""
         await self._take(urgency)
-        began = time.monotonic()
+        began, stood_still = time.monotonic(), self._stood_still
         try:
             yield
-            self._adapt(kind, began)
-        except ClusterError:
-            self._adapt(kind, began, failed=True)
+            self._adapt(kind, began, stood_still)
+        except ClusterError as error:
+            self._adapt(kind, began, stood_still, error)
             raise
         finally:
             self._give_back(urgency)
 
-    def ignore_in_flight(self) -> None:
-        """Let the answers that are still to come not count, because this process was too busy to read them."""
-        self._counts_since = time.monotonic()
+    def note_standstill(self, seconds: float) -> None:
+        """Note that the event loop stood still for so long. Answers that came meanwhile seem later by it."""
+        self._stood_still += seconds
 
     @property
     def is_backed_up(self) -> bool:
@@ -84,19 +86,22 @@ class WriteQueue:
         while self.is_backed_up:
             await self._moved.wait()
 
-    def _adapt(self, kind: str, began: float, *, failed: bool = False) -> None:
-        """Adapt the limit to one answer. A refusal, or an error before the request, says nothing if it came fast."""
+    def _adapt(self, kind: str, began: float, stood_still: float, error: ClusterError | None = None) -> None:
+        """Adapt the limit to one answer. An error that came fast says nothing, unless the server has too many requests.
+
+        `began` (monotonic) and `stood_still` are from when the write began.
+        """
         now = time.monotonic()
-        took = now - began
+        took = now - began - (self._stood_still - stood_still)
         slow = took > max(SLOW_SECONDS, SLOW_FACTOR * self._fastest.get(kind, took))
-        if began < self._counts_since or (failed and not slow):
-            return
-        self._fastest[kind] = min(took, self._fastest.get(kind, inf) * _FORGETTING)
-        if slow:
-            self._limit = max(min(self._most, LEAST_IN_FLIGHT), self._limit / 2)
-            self._counts_since = now  # one decrease for all slow answers of this time
-        else:
+        if slow or isinstance(error, TooManyRequests):
+            if began >= self._lowered_at:  # one decrease for all slow answers of this time
+                self._limit = max(min(self._most, LEAST_IN_FLIGHT), self._limit / 2)
+                self._lowered_at = now
+        elif error is None:
             self._limit = min(self._most, self._limit + 1 / self._limit)
+        if error is None and stood_still == self._stood_still:  # else it may have taken longer
+            self._fastest[kind] = min(took, self._fastest.get(kind, inf) * _FORGETTING)
 
     def _is_free(self, urgency: Urgency) -> bool:
         """Whether such a write may begin. Beside many deletions only the least number of other writes is in flight."""

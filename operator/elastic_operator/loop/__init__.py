@@ -1,4 +1,4 @@
-"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the cluster.
+"""One pass after the other: wake, read, decide, write. Beside it, `upkeep` has writes of its own.
 
 A pass:
     compose         puts a leader's loop together

@@ -156,7 +156,7 @@ def make_controller(
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
         until_not_backed_up=lambda: session.writes.until_not_backed_up(),
-        ignore_in_flight=lambda: session.writes.ignore_in_flight(),
+        note_standstill=lambda seconds: session.writes.note_standstill(seconds),
     )
 
 

@@ -81,8 +81,8 @@ class Controller:
     of_jobs: Sequence[PerJobMemory]
     until_not_backed_up: Callable[[], Awaitable[None]]
     """Waits while more deletions and changes are queued than may be in flight (181)."""
-    ignore_in_flight: Callable[[], None]
-    """Called after each pass: answers that came meanwhile seem slow (210)."""
+    note_standstill: Callable[[float], None]
+    """Called with the seconds of each pass: answers that came meanwhile seem later (210)."""
 
     def __post_init__(self) -> None:
         self._stepped, self.last_pass = self.clock.stepped, time.monotonic()
@@ -105,8 +105,8 @@ class Controller:
                 await self._read_ahead()
                 started = time.monotonic()
                 wake_up = self._guarded_pass()
-                self.ignore_in_flight()
                 took = time.monotonic() - started
+                self.note_standstill(took)
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 if wake_up is None:
                     woken_by = PassReason.ERROR

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, and `LastPlans`. The view
-caches the facts that it has read. The cost of a pass grows with the changes since the last pass: an unchanged fact or
-decision stays the same object, so the next step skips it by identity (23). A property test checks that a planner with
-caches decides like a planner without them.
+The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, `LastPlans`, the state of the
+last allocation, and what that pass has decided. The view caches the facts that it has read. The cost of a pass grows
+with the changes since the last pass: an unchanged fact or decision stays the same object, so the next step skips it by
+identity (23). A property test checks that a planner with caches decides like a planner without them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@ says why.
 
 Teams are served by right and share value (`rounds`). Within a team the order is: priority, then jobs that have their
 minimum or are admitted, then age, then uid. The decision is pure and deterministic, and does not depend on the order of
-the input. After the decision is carried out, the next pass makes the same decision.
+the input. After the decision is carried out, the next pass makes the same decision, with rare
+exceptions (docs/limits.md).
 """
 
 from __future__ import annotations
