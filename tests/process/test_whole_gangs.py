@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import pytest
 
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -44,7 +42,7 @@ def held(
 def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
     gangs, two, three = WholeGangs(), gang(2), gang(3)
     assert held(gangs, two, NOW) == {"g0", "g1"}
-    assert gangs.again_at_epoch == ceil(SETTLED)
+    assert gangs.again_at_epoch == SETTLED
     assert len(held(gangs, three, SETTLED - 0.1)) == 3
     assert len(held(gangs, three, SETTLED)) == 3
     assert held(gangs, three, SETTLED + 1.0) == set()
@@ -123,7 +121,7 @@ def test_one_that_may_be_split_is_served_without_pods_that_kube_scheduler_does_n
     waiting, untried = gang_that_may_be_split(3, 4)
     assert len(held(gangs, waiting, NOW + 5, untried)) == 3
     assert len(held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS - 0.1, untried)) == 3
-    assert gangs.again_at_epoch == ceil(NOW + 5 + MAX_GROWING_SECONDS)
+    assert gangs.again_at_epoch == NOW + 5 + MAX_GROWING_SECONDS
     assert held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS, untried) == set()
 
 
@@ -154,7 +152,7 @@ def test_a_gang_of_too_many_pods_is_not_served() -> None:
 def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
     gangs, large, tried = WholeGangs(), gang(64), frozenset({"g"})
     held(gangs, large, NOW)
-    times, now = [], float(ceil(SETTLED))
+    times, now = [], SETTLED
     for _ in range(8):
         assert held(gangs, large, now) == set()
         first_backoffs = gangs.note_served(frozenset(), tried, now)
@@ -183,7 +181,7 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
     held(gangs, gang(2), NOW)
     assert held(gangs, gang(2), SETTLED) == set()
     assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
-    assert gangs.again_at_epoch == ceil(SETTLED + 1.0)
+    assert gangs.again_at_epoch == SETTLED + 1.0
     assert held(gangs, gang(2), SETTLED) == set()
 
 

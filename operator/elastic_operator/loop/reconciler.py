@@ -146,7 +146,7 @@ class Reconciler:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             assignment = allocation.find_assignment(job.uid)
-            deferred = self.eviction_gate.deferred_release(job.uid)
+            deferred = self.eviction_gate.defer_release(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self.planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
@@ -167,7 +167,7 @@ class Reconciler:
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make and begin the job's plan."""
         job = obs.job
-        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred_release(job.uid)
+        grant, deferred = allocation.get(job.uid), self.eviction_gate.defer_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = deferred.grant(grant, obs)

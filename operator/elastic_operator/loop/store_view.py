@@ -92,7 +92,7 @@ class StoreView:
         self._known.drop_absent(present)
         self._held &= present
 
-    def dirty(self) -> Collection[str] | None:
+    def take_dirty(self) -> Collection[str] | None:
         previous = self._last_bars.value or _PreemptionBars()
         now = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
         if self._last_bars.changed(now):
@@ -143,7 +143,7 @@ class StoreView:
     def _uids(self) -> AbstractSet[str]:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
-    def job(self, uid: str) -> Job:
+    def read_job(self, uid: str) -> Job:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.quarantine:

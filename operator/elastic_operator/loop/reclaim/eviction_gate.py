@@ -84,9 +84,9 @@ class EvictionGate:
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._waits_since)
 
-    def deferred_release(self, uid: str) -> DeferredRelease:
-        """The pods of that job whose release is deferred, because it is not known that their preemptors can use the
-        room.
+    def defer_release(self, uid: str) -> DeferredRelease:
+        """Defer the release of that job's pods whose preemptors are not known to be able to use the room; returns these
+        pods.
 
         Starts and ends the job's wait, and queues the questions about the preemptors.
         """
