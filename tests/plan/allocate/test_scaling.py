@@ -142,6 +142,35 @@ def test_options_are_searched_again_only_if_the_preemptor_s_parent_uses_less(
     assert len(searched) == searches * len(Entitlement)
 
 
+def gang_that_ends_jobs(pods: int) -> None:
+    """It takes half of the nodes, each of them whole, from jobs of one team that all keep half of their pods."""
+    nodes = [make_node(f"n{i:05}", 8) for i in range(2 * pods)]
+    jobs = [make_job(f"j{i:05}", 2, 4, on=f"n{i // 2:05} " * 4, team="borrower", age=i) for i in range(4 * pods)]
+    gang = tuple(make_foreign_pod(f"g{i:05}", team="owner", gang="g", gpus=8, age=i) for i in range(pods))
+    teams = [make_team("owner", 8 * pods), make_team("borrower", 0)]
+    assert len(allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=gang)).nominations) == pods
+
+
+def test_a_gang_examines_each_node_a_few_times_although_each_eviction_changes_the_price_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    examined = 0
+    option = Options._option
+
+    def counted(options: Options, role: str, node: int, check: PreemptionCheck) -> object:
+        nonlocal examined
+        examined += bool(options._state.this_pass.current_gang)
+        return option(options, role, node, check)
+
+    monkeypatch.setattr(Options, "_option", counted)
+    found = []
+    for pods in (20, 40):
+        examined = 0
+        gang_that_ends_jobs(pods)
+        found.append(examined)
+    assert found[1] <= MOST * found[0], found
+
+
 def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planned pod of `starts` puts its team beyond its share, but entitles nobody to that team's pods (166). While
     jobs wait for planned pods beside a gang, searches that examined every node for this took a third of a pass (185).

@@ -154,6 +154,8 @@ class Candidates:
             return self._givers[1]
         able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
         for account in self._victim_accounts:
+            if not check.allows(account, 0, not_yet_held=True):
+                continue  # then no unit of the account may be preempted
             for entry in self._state.queues.by_account[account]:
                 question = account, min(1, entry.master.gpus, entry.worker.gpus), bool(entry.placements)
                 if question not in answers:

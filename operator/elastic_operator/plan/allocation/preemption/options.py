@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
@@ -23,11 +23,14 @@ from elastic_worker.contract import ROLE_WORKER
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One pod fits onto the node if these units are preempted."""
+    """One pod fits onto the node if these units are preempted. `is_only`: no other unit on the node could be chosen
+    instead, so only the price of these can change.
+    """
 
     node: int
     units: tuple[VictimUnit, ...]
     price: tuple[float, ...]
+    is_only: bool
 
 
 class Options:
@@ -50,7 +53,7 @@ class Options:
         found = self._known[role]
         option = self._pop_cheapest_valid(found, role, check)
         if option is None and any(now < then for now, then in zip(check.use_after, found.use_after, strict=True)):
-            found.heap, found.use_after = self._search(role, check), check.use_after
+            found.begin(self._search(role, check), check.use_after)
             option = self._pop_cheapest_valid(found, role, check)
         return option
 
@@ -61,28 +64,33 @@ class Options:
         equivalent = None if own else equivalence_key(self._state, preemptor)
         key = equivalent, preemptor.requirements(role), need, self._candidates.search_kind
         if own or key not in cached:
-            cached[key] = FoundOptions(self._search(role, check), check.use_after)
+            cached[key] = FoundOptions()
+            cached[key].begin(self._search(role, check), check.use_after)
         return cached[key]
 
-    def _search(self, role: str, check: PreemptionCheck) -> list[tuple[tuple[float, ...], int]]:
+    def _search(self, role: str, check: PreemptionCheck) -> dict[int, Option]:
+        """All options, by their nodes."""
         nodes = self._preemptor.requirements(role).node_set & (
             self._candidates.nodes_with_victims(check) if self._only is None else {self._only}
         )
-        options = (self._option(role, node, check) for node in nodes)
-        found = [(option.price, option.node) for option in options if option is not None]
-        heapify(found)
-        return found
+        return {node: option for node in nodes if (option := self._option(role, node, check)) is not None}
 
-    def _pop_cheapest_valid(self, found: FoundOptions, role: str, check: PreemptionCheck) -> Option | None:
-        heap, found.use_after = found.heap, tuple(map(max, found.use_after, check.use_after))
+    def _pop_cheapest_valid(self, options: FoundOptions, role: str, check: PreemptionCheck) -> Option | None:
+        heap, options.use_after = options.heap, tuple(map(max, options.use_after, check.use_after))
         while heap:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
                 heappop(heap)
+            last = options.found[node] if price else None
+            now = self._price(last.units, node, check) if last is not None and last.is_only else price
+            if heap and heap[0] < (now, node):  # the accounts of its units use less than before: it costs more
+                heappush(heap, (now, node))
+                continue
             option = self._option(role, node, check)
             if option is None:
                 continue
             heappush(heap, (option.price, node))
+            options.found[node] = option
             if option.price <= price or heap[0] == (option.price, node):
                 return option
         return None
@@ -111,9 +119,10 @@ class Options:
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
         if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
-        pool, chosen = list(candidates.on_node(node)), list[VictimUnit]()
-        if not pool or not _fits_without(state, preemptor, role, node, pool):
+        units = list(candidates.on_node(node))
+        if not units or not _fits_without(state, preemptor, role, node, units):
             return None
+        pool, chosen = units, list[VictimUnit]()
         trial = check.copy()
         while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
             able = [unit for unit in pool if candidates.may_be_preempted(unit, trial)]
@@ -127,7 +136,12 @@ class Options:
             held = unit.held_gpus - sum(part.held_gpus for part in parts)
             trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.current_gang)))
+        entries = {unit.entry for unit in chosen if unit.whole}
+        is_only = all(unit.entry in entries for unit in units)
+        return Option(node, tuple(chosen), self._price(chosen, node, check), is_only)
+
+    def _price(self, units: Sequence[VictimUnit], node: int, check: PreemptionCheck) -> tuple[float, ...]:
+        return _price(units, node, check, gang=bool(self._state.this_pass.current_gang))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
