@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.allocation.deferred import pods_to_defer
-from elastic_operator.plan.facts.decisions import Assignment
+from elastic_api.status import JobStatus
+from elastic_operator.plan.allocation.deferred import DeferredRelease, pods_to_defer
+from elastic_operator.plan.facts.decisions import Assignment, Grant
 from tests.plan.allocate.world import make_job
 from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
 from tests.plan.jobs import make_job as make_own
@@ -55,27 +56,32 @@ def test_who_has_more_pods_than_its_largest_size_lets_the_surplus_go_at_once() -
     assert kept(released(4), {"w6": "red"}, "red", sizes=(1, 2, 3, 4, 5, 6)) == {"w6", "w3"}
 
 
+def with_release_deferred(grant: Grant, target: int) -> Grant:
+    """The grant of a job of that size while all its releases are deferred."""
+    return DeferredRelease(frozenset(grant.assignment.release)).grant(grant, JobStatus(target_replicas=target), 1)
+
+
 @pytest.mark.parametrize("lost", ["master-0", "worker-1"])
 def test_what_a_job_lost_comes_again_while_it_waits_to_make_way(lost: str) -> None:
     grant = make_grant(keep=["worker-0"], release=["worker-2"], create=[lost])
-    held = grant.deferring(frozenset(grant.assignment.release), 3).assignment
+    held = with_release_deferred(grant, 3).assignment
     assert (held.release, held.replicas) == ((), 3)
     assert [slot.role for slot in held.create] == [lost.split("-")[0]]
 
 
 def test_a_job_that_lost_nothing_gets_nothing_while_it_waits_to_make_way() -> None:
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-2"])
-    assert grant.deferring(frozenset(grant.assignment.release), 3).assignment.create == ()
+    assert with_release_deferred(grant, 3).assignment.create == ()
 
 
 def test_room_that_is_not_free_yet_is_not_used_while_it_waits_to_make_way() -> None:
     grant = make_grant(keep=["master-0"], release=["worker-1"], create=["worker-2"], ready=False)
-    assert grant.deferring(frozenset(grant.assignment.release), 3).assignment.create == ()
+    assert with_release_deferred(grant, 3).assignment.create == ()
 
 
 def test_the_pod_of_a_node_that_is_gone_is_made_again_by_a_job_that_waits_to_make_way() -> None:
     pods = (*group(1), make_pod("worker-2"))
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-2"], create=["worker-1"])
-    planned = plan(make_own(pods, status=started(3)), grant.deferring(frozenset(grant.assignment.release), 4))
+    planned = plan(make_own(pods, status=started(3)), with_release_deferred(grant, 4))
     assert names(planned.deletes) == []
     assert [(create.role, create.index) for create in planned.creates] == [("worker", 1)]

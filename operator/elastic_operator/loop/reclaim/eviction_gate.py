@@ -14,10 +14,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
@@ -26,10 +25,9 @@ from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_absent
+from elastic_operator.plan.allocation.deferred import DeferredRelease
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
-from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.facts.decisions import CreatePod, Plan
 from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
 
@@ -39,28 +37,6 @@ PENDING_SECONDS = 2.0
 """The same limit if some of the job's pods are evicted for foreign pods. It is shorter, because a foreign pod needs no
 dry run, and because the other pods of a gang wait for the node, too.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class DeferredRelease:
-    """The pods (uids) of a job whose release is deferred, and the preemptors (uids) that wait for their room."""
-
-    pods: frozenset[str] = frozenset()
-    preemptors: frozenset[str] = frozenset()
-
-    def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while the release of these pods is deferred. If spec and size are unchanged, so is the reason."""
-        if not self.pods:
-            return grant
-        now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
-        condition, assignment = obs.status.condition(ConditionType.FULL_SIZE), now.assignment
-        size = len(assignment.keep) + len(assignment.create)
-        if assignment.release or size != obs.status.target_replicas:
-            return now
-        if condition is None or condition.observed_generation != obs.job.generation:
-            return now
-        is_of_grant = condition.reason in [reason for reason in SizeReason if reason.is_of_grant]
-        return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
