@@ -2,8 +2,9 @@
 
 While the preemptor, or an equivalent one, preempts on other nodes, an option hardly ever gets cheaper. So options are
 found once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is
-the cheapest remaining one (44, 192). If no option remains, the search is repeated, provided that the preemptor's team, or a
-parent of it, uses less than during the search: the preemptor may now be entitled to more pods of other teams (189).
+the cheapest remaining one by the present share values (44, 192). If no option remains, the search is repeated, provided
+that the preemptor's team, or a parent of it, uses less than during the search: the preemptor may now be entitled to
+more pods of other teams (189).
 """
 
 from __future__ import annotations
