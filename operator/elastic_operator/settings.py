@@ -149,7 +149,7 @@ class ReclaimSettings(ApiModel):
         (138).
         """
         per_team = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
-        return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, per_team)
+        return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus)
 
 
 class JobNetworkPolicy(ApiModel):
