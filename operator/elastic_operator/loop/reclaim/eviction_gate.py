@@ -17,7 +17,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from elastic_api.status import ConditionType, SizeReason
+from elastic_api.status import GRANT_SIZE_REASONS, ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
@@ -59,8 +59,9 @@ class DeferredRelease:
             return now
         if condition is None or condition.observed_generation != obs.job.generation:
             return now
-        is_of_grant = condition.reason in [reason for reason in SizeReason if reason.is_of_grant]
-        return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
+        if condition.reason not in GRANT_SIZE_REASONS:
+            return now
+        return replace(now, size_reason=Reason(condition.reason, condition.message))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
