@@ -57,19 +57,38 @@ class Nodes:
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
         self._known: KeyedCache[object, Node] = KeyedCache()
         self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
-        self._availability: SingleCache[object, NodeAvailability] = SingleCache()
+        self.availability = NodeAvailability()
+        """The names of the nodes at that refresh, and the closed ones among them. A quarantined node does not count as
+        closed here: the scheduler decides about pods that wait for it.
+        """
         self._why_closed: KeyedCache[objects.Node, str | None] = KeyedCache()
 
-    def availability(self) -> NodeAvailability:
-        """The names of the nodes, and the closed ones among them.
+    def refresh(self, now: float) -> Unready:
+        """Read which nodes take new pods, and which are not Ready; returns the latter.
 
-        A quarantined node does not count as closed here: the scheduler decides about pods that wait for it.
+        The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
+        Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        return self._availability.get(self._revision(), self._find_availability)
+        has_news = self._last_seen.changed(self._revision())
+        if has_news:
+            self._mark_refused()
+            if (found := self._find_availability()) != self.availability:  # unchanged means identical (23)
+                self.availability = found
+        unready = self._find_unready() if has_news or self._unready != {} else {}
+        self.outages.refresh(self._unready, unready, now)
+        self._unready = unready
+        return unready
+
+    def _mark_refused(self) -> None:
+        """Mark the jobs with refused pods on the nodes that have changed or were quarantined (142)."""
+        for node in self._stored.values():
+            known = self._why_closed.peek(node.metadata.name)
+            if known is None or known[0] is not node:
+                self._ledger.mark_refused(node.metadata.name)
 
     def _find_availability(self) -> NodeAvailability:
         reasons = {
-            (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
+            (name := node.metadata.name): self._why_closed.get(name, node, self._find_why_closed, node)
             for node in self._stored.values()
         }
         self._why_closed.drop_absent(reasons.keys())
@@ -93,7 +112,7 @@ class Nodes:
         already. The use of the node is no key of the job's facts. When the use or the node changes,
         `Ledger.mark_refused` marks the jobs for which the answer may differ.
         """
-        if why := self.availability().why_closed(node):
+        if why := self.availability.why_closed(node):
             return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
@@ -109,9 +128,8 @@ class Nodes:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
         return self._stored.revision, self._quarantine.revision()
 
-    def _judge(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined. Called when the node has changed."""
-        self._ledger.mark_refused(node.metadata.name)
+    def _find_why_closed(self, node: objects.Node) -> str | None:
+        """Why the node takes no new pods; None while it is quarantined."""
         return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
@@ -173,18 +191,6 @@ class Nodes:
         return self._known.get(
             name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=to_delete)
         )
-
-    def refresh_unready(self, now: float) -> Unready:
-        """Read which nodes are not Ready.
-
-        The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
-        Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
-        """
-        has_news = self._last_seen.changed(self._revision())
-        unready = self._find_unready() if has_news or self._unready != {} else {}
-        self.outages.refresh(self._unready, unready, now)
-        self._unready = unready
-        return unready
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from elastic_api.status import ConditionType, JobStatus, SizeReason
+from elastic_api.status import GRANT_SIZE_REASONS, ConditionType, JobStatus
 from elastic_operator.plan.facts.decisions import Assignment, Grant
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.text import Reason
@@ -36,8 +36,9 @@ class DeferredRelease:
         size = len(assignment.keep) + len(assignment.create)
         if assignment.release or size != target or condition is None or condition.observed_generation != generation:
             return now
-        is_of_grant = condition.reason in [reason for reason in SizeReason if reason.is_of_grant]
-        return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
+        if condition.reason not in GRANT_SIZE_REASONS:
+            return now
+        return replace(now, size_reason=Reason(condition.reason, condition.message))
 
     def _without(self, grant: Grant, target: int) -> Grant:
         """The grant without the release of these pods, with `target` pods as the size.
