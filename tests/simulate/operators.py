@@ -119,10 +119,8 @@ class Operator:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass().due_monotonic - self.server.clock.monotonic()
         for _ in range(MOST_TURNS):
-            loop, admission_checks = self.controller, self.controller.admission_checks._running
-            if not (
-                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or loop.logs._reading
-            ):
+            loop, dry_runs = self.controller, self.controller.dry_runs._running
+            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or dry_runs or loop.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

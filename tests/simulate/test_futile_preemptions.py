@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import admission_answers, admission_checks
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -299,7 +299,7 @@ def test_of_more_preemptors_than_dry_runs_within_the_life_of_an_answer_each_gets
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(admission_answers, "PASSED_SECONDS", 3.0):
+    with patch.object(dry_run_answers, "PASSED_SECONDS", 3.0):
         run_scenario(scenario)
 
 
@@ -333,7 +333,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         await world.advance(5)
         assert limit_of(world, green) != SizeReason.AT_MAXIMUM
 
-    with patch.object(admission_checks.AdmissionChecks, "_may_ask", lambda *_: False):
+    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
         run_scenario(scenario)
 
 
@@ -348,7 +348,7 @@ def test_pending_pod_does_not_wait_long_for_answers_about_another_preemptor() ->
         assert not pods_of(world, job)
         assert len(pods_of(world, green)) == 7
 
-    with patch.object(admission_checks.AdmissionChecks, "_may_ask", lambda *_: False):
+    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
         run_scenario(scenario)
 
 
