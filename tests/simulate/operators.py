@@ -16,8 +16,8 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.metrics.stats import JobStats
-from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.planner import Planner

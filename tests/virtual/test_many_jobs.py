@@ -11,7 +11,7 @@ from unittest.mock import patch
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import controller, reconciler
-from elastic_operator.metrics.times import JobTimes
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.allocation.allocate import Allocator
 from tests.kit.requests import Refusal, Request
 from tests.virtual.actions import creations, delete_job, delete_pod, edit, fault, job, nodes, on, replica, settled

@@ -22,7 +22,7 @@ from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.times import JobTimes
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.facts.job import JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs

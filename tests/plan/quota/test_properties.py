@@ -10,7 +10,7 @@ from hypothesis import Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.eviction_limits import preemptor_of
+from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
