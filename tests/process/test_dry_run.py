@@ -1,4 +1,4 @@
-"""What the API server is asked before others go for a job, and what of its answers counts."""
+"""What the API server is asked before others are evicted for a job, and what of its answers counts."""
 
 from __future__ import annotations
 

@@ -52,13 +52,13 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         now=lambda: NOW,
         on_change=lambda: None,
     )
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"giver": "a/giver"})])
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})])
     return made, metrics, told
 
 
 async def may_go(made: Nominator) -> bool:
-    """Whether the job that is to make way may let its pods go."""
-    gate = made.steps_before("giver")
+    """Whether the victim job may release its pods."""
+    gate = made.steps_before("victim")
     assert gate is not None
     return await gate()
 
@@ -79,7 +79,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     ],
     ids=["no answer", "refused"],
 )
-async def test_no_pod_goes_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
+async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
     until, said = made.backoff("uid-owner") or (0.0, "")

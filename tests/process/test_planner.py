@@ -524,7 +524,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     assert world.stored.reader.external_changes.since == since
 
 
-def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
+def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatch):
     time = SimpleNamespace(passed=0.0)
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)

@@ -231,7 +231,7 @@ def test_a_full_quota_on_the_number_of_pods_does_not_matter_if_leaving_pods_fill
     run_scenario(scenario)
 
 
-def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_for() -> None:
+def test_pods_with_idle_room_are_created_though_a_quota_refuses_those_that_need_evictions() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=4, red=8)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
@@ -248,7 +248,7 @@ def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_
     run_scenario(scenario)
 
 
-def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_would_go_for() -> None:
+def test_new_idle_room_is_used_at_once_though_a_quota_refuses_pods_that_need_evictions() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=4, red=8)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
@@ -309,7 +309,7 @@ def limit_of(world: World, job: Body) -> str:
     return next(str(one["reason"]) for one in now["status"]["conditions"] if one["type"] == ConditionType.FULL_SIZE)
 
 
-def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
+def test_a_job_with_a_deferred_release_gets_lost_pods_again() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=2, red=4)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 6})

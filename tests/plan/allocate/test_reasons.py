@@ -28,7 +28,7 @@ CASES = {
         SizeReason.AT_MAXIMUM,
         "The job gets 2 of 2 pods. Raise maxReplicas to let it grow.",
     ),
-    "nobody makes way for it": (
+    "no pod may be preempted for it": (
         [FULL],
         [make_job("a", 1, 2, preemption_bar=PreemptionBar.PODS_REFUSED)],
         SizeReason.INSUFFICIENT_NODES,

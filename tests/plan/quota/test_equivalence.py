@@ -210,7 +210,7 @@ def test_a_gang_that_may_be_split_gets_a_part_of_its_places_although_one_before_
 
 
 def test_an_option_is_looked_at_again_where_a_job_goes_that_went_for_another_node():
-    """The job low goes for p0. So p1 needs no more than a worker of wide on n2, and last stays."""
+    """The job low is preempted for p0. So p1 needs no more than a worker of wide on n2, and last stays."""
     jobs = (
         make_job("low", 4, team="b", on="n1 n1 n1 n2"),
         make_job("fixed", team="b", on="n2", preemptible=False),
@@ -241,7 +241,7 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
     jobs = (
         make_job("first", 2, team="a"),
         make_job("second", 2, team="a", priority=-1),
-        make_job("taker", 2, team="b", holds=True),
+        make_job("preemptor", 2, team="b", holds=True),
         make_job("low", 1, 4, team="b", on="n0 n0 n1 n1"),
         make_job("fixed", 2, team="b", on="n2 n2", preemptible=False),
     )

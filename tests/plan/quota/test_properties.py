@@ -104,7 +104,7 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(inp
 
 
 @given(shared_inputs(SHAPES), st.integers(0, 4), st.integers(0, 6))
-def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(inputs, per_team, per_cluster):
+def test_the_eviction_limits_count_the_pods_that_are_evicted_for_other_teams(inputs, per_team, per_cluster):
     allocator = Allocator()
     for limits in (EvictionLimits(), EvictionLimits(per_team, per_cluster)):
         found, state = allocator.allocate(replace(inputs, eviction_limits=limits)), allocator._state
