@@ -804,7 +804,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         assert looked_at() == ["third"]
 
 
-def test_a_job_whose_size_is_held_is_looked_at_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
+def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
     world = world_with_a_job()
     held = STATUSES[2] | {"heldUntil": datetime.fromtimestamp(world.now + 500, UTC).isoformat()}
     for name, status in (("first", held), ("second", STATUSES[2])):

@@ -49,7 +49,7 @@ def test_a_gang_is_served_once_it_has_not_grown_for_a_second() -> None:
     assert gangs.again_at_epoch == float("inf")
 
 
-def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> None:
+def test_a_gang_that_keeps_growing_is_served_as_it_is_after_ten_seconds() -> None:
     gangs = WholeGangs()
     times = [NOW + 0.5 * i for i in range(25)]
     served = [not unserved(gangs, gang(2 + i), now) for i, now in enumerate(times)]
@@ -79,7 +79,7 @@ def test_a_new_leader_waits_for_no_gang_that_was_made_long_before() -> None:
     assert unserved(WholeGangs(), gang(2), NOW + 60) == set()
 
 
-def test_one_that_has_a_node_or_is_gone_does_not_make_the_others_wait_anew() -> None:
+def test_a_pod_of_a_gang_that_has_a_node_or_is_gone_does_not_make_the_others_wait_again() -> None:
     gangs = WholeGangs()
     unserved(gangs, gang(3), NOW)
     assert unserved(gangs, gang(2), SETTLED) == set()
@@ -91,7 +91,7 @@ def test_a_gang_is_not_served_while_one_of_its_pods_waits_for_something_else() -
     assert unserved(gangs, gang(2, other=None), SETTLED) == {"g0", "g1"}
 
 
-def test_one_that_may_be_split_is_not() -> None:
+def test_a_gang_that_may_be_split_does_not_wait_for_pods_that_wait_for_something_else() -> None:
     gangs = WholeGangs()
     waiting = {
         "g": {f"g{i}": make_foreign_pod(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}
@@ -107,7 +107,7 @@ def gang_that_may_be_split(tried: int, pods: int) -> tuple[dict[str, dict[str, F
     return {"g": there | dict.fromkeys(uids[tried:])}, frozenset(uids[tried:])
 
 
-def test_one_that_may_be_split_waits_while_kube_scheduler_tries_its_pods_one_after_the_other() -> None:
+def test_a_gang_that_may_be_split_waits_while_kube_scheduler_tries_its_pods_one_by_one() -> None:
     gangs = WholeGangs()
     for tried in range(1, 30):
         waiting, untried = gang_that_may_be_split(tried, 30)
@@ -115,7 +115,7 @@ def test_one_that_may_be_split_waits_while_kube_scheduler_tries_its_pods_one_aft
     assert unserved(gangs, *(gang_that_may_be_split(30, 30)[0], NOW + 30)) == set()
 
 
-def test_one_that_may_be_split_is_served_without_pods_that_kube_scheduler_does_not_try_for_ten_seconds() -> None:
+def test_a_gang_that_may_be_split_is_served_without_pods_that_stay_untried_for_ten_seconds() -> None:
     gangs, (waiting, untried) = WholeGangs(), gang_that_may_be_split(2, 4)
     assert len(unserved(gangs, waiting, NOW, untried)) == 2
     waiting, untried = gang_that_may_be_split(3, 4)
@@ -125,7 +125,7 @@ def test_one_that_may_be_split_is_served_without_pods_that_kube_scheduler_does_n
     assert unserved(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS, untried) == set()
 
 
-def test_one_that_may_be_split_does_not_wait_for_untried_pods_for_ever() -> None:
+def test_a_gang_that_may_be_split_does_not_wait_for_untried_pods_for_ever() -> None:
     gangs = WholeGangs()
     times = [NOW + 5.0 * i for i in range(20)]
     cases = [(now, *gang_that_may_be_split(2 + i, 40)) for i, now in enumerate(times)]

@@ -437,7 +437,7 @@ def test_a_master_without_a_place_gets_the_highest_worker_s_after_half_a_minute(
     assert late.write_status_first
 
 
-def test_a_worker_that_makes_room_for_a_master_is_written_down_first_beside_an_eviction_for_a_foreign_pod():
+def test_a_worker_released_for_a_master_is_in_the_status_before_it_is_deleted():
     """No reservation explains that worker to a later leader (203)."""
     master = is_pending(make_master(master_epoch=2), node=None, bound=False, unschedulable="0/3 nodes are available.")
     pods = (master, *(make_worker(i) for i in range(4)))

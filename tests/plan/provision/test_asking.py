@@ -30,11 +30,11 @@ def test_a_minimum_that_lacks_only_nodes_requests_them_by_pods_without_a_planned
     assert outcome(FULL, [asking(low=2, high=4)]) == {"j": "+m0@? +w0@?"}
 
 
-def test_it_asks_although_part_of_the_minimum_would_fit():
+def test_a_job_asks_for_nodes_although_part_of_its_minimum_would_fit():
     assert outcome([make_node("n1", 1)], [asking(low=2)]) == {"j": "+m0@? +w0@?"}
 
 
-def test_it_asks_although_there_are_no_nodes_at_all():
+def test_a_job_asks_for_nodes_although_there_are_none():
     assert outcome([], [asking(low=2)]) == {"j": "+m0@? +w0@?"}
 
 

@@ -137,7 +137,7 @@ def test_a_job_grows_that_the_limits_on_evictions_let_take_although_they_stop_on
     assert (found["first0"], found["last"]) == (1, grown)
 
 
-def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_one_behind_that_may_not():
+def test_a_job_before_the_one_that_waits_for_an_eviction_limit_grows_and_those_behind_do_not():
     jobs = (
         make_job("before", 1, 3, team="red", on="n1 n1", age=9),
         make_job("waits", 2, team="red", holds=True, age=5),
@@ -228,7 +228,7 @@ A_AND_B = (make_team("a"), make_team("b"))
 
 
 @pytest.mark.parametrize("pods", [1, 2], ids=["the same", "more"])
-def test_every_job_that_a_limit_on_evictions_keeps_waiting_says_so_although_only_one_like_it_was_asked(pods):
+def test_each_job_that_waits_for_an_eviction_limit_says_so_though_only_one_was_tried(pods):
     jobs = (make_job("first", age=9, team="a"), *(make_job(f"later{i}", pods, team="a") for i in range(3)), LOW)
     limits = EvictionLimits(0)
     found = allocate(make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits))

@@ -139,7 +139,7 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
     assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
 
 
-def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
+def test_a_pass_tries_a_limited_number_of_pods_of_hopeless_gangs_and_at_least_one_gang():
     def hopeless(name, count):
         """A gang all of which but its last pod fits; no two of these ask for the same."""
         return (*gang(count, name=name, cpu=1 + int(name[1:])), make_foreign_pod(f"{name}z", 9, gang=name))

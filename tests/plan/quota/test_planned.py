@@ -10,7 +10,7 @@ from tests.plan.quota.cases import make_foreign_pod
 RED, BLUE = make_team("red", 4), make_team("blue", 6)
 
 
-def test_a_job_that_starts_in_the_same_pass_does_not_expose_a_running_one_within_its_team_s_guarantee():
+def test_a_job_that_starts_does_not_expose_a_running_job_within_its_teams_guarantee():
     """History 914: red runs on what is guaranteed to it, and one of its jobs could borrow what is free. The plan of
     that job made red look richer, and blue, whose job needs four GPUs of n4, took a pod that it is not entitled to.
     """
