@@ -320,7 +320,7 @@ async def test_a_listener_that_fails_does_not_end_the_watch(api, caplog):
         assert "boom" in caplog.text
 
 
-async def test_catching_up_takes_in_what_a_silent_watch_held_back(api):
+async def test_catching_up_takes_in_what_a_silent_watch_has_missed(api):
     async with reflecting(api, pods=3) as reflector:
         api.silent = True
         put(api, "new")

@@ -394,7 +394,7 @@ BINDS_WITHOUT_US: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("why", BINDS_WITHOUT_US)
-def test_the_room_of_a_nominated_pod_is_its_own_though_the_operator_would_make_no_room_for_the_pod(why: str):
+def test_a_nominated_pod_keeps_its_room_though_the_operator_would_make_none_for_it(why: str):
     """Its scheduler has preempted pods for it. A pod that the operator created in that room would be preempted, too."""
     world = World()
     world.pod(nominated="n1", **BINDS_WITHOUT_US[why])

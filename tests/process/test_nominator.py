@@ -65,7 +65,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
     pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     made = nominator_of(session, pods, metrics, told)
     expired = [(waiting, reservation_of(waiting))] if conditions else []
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"giver": "a/giver"})], expired)
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired)
     return made, metrics, told
 
 
@@ -80,8 +80,8 @@ def reserved_by(session: Answers) -> Reservation:
 
 
 async def may_go(made: Nominator) -> bool:
-    """Whether the job that is to make way may let its pods go."""
-    gate = made.steps_before("giver")
+    """Whether the victim job may release its pods."""
+    gate = made.steps_before("victim")
     assert gate is not None
     return await gate()
 
@@ -103,7 +103,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     ],
     ids=["no answer", "refused"],
 )
-async def test_no_pod_goes_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
+async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
     until, said = made.backoff("uid-owner") or (0.0, "")

@@ -174,7 +174,7 @@ def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
         run_scenario(scenario)
 
 
-def test_without_a_setting_half_of_the_gpus_may_go_for_one_and_never_fewer_than_sixteen() -> None:
+def test_by_default_half_of_the_gpus_and_at_least_sixteen_pods_may_be_evicted_for_one() -> None:
     def most(gpus: int) -> tuple[int, int]:
         return SETTINGS.reclaim.most_evictions(gpus)
 

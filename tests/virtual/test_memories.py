@@ -31,7 +31,7 @@ NOT_LISTED = {
     ("cluster/reflector.py", "_params"): "a setting",
     ("cluster/store.py", "_listeners"): "parts of the process",
     ("cluster/write_queue.py", "_waiting"): "requests in flight",
-    ("loop/reclaim/admission_checks.py", "_running"): "tasks in flight",
+    ("loop/reclaim/dry_runs.py", "_running"): "tasks in flight",
     ("loop/reclaim/nominator.py", "_writing"): "tasks in flight",
     ("loop/writes/dispatch.py", "_busy"): "tasks in flight",
     ("pods/failure_logs.py", "_reading"): "tasks in flight",

@@ -129,7 +129,7 @@ class Reconciler:
         while made < most and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
-        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
+        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers, BarredJob
+from elastic_operator.loop.reclaim.dry_run_answers import BarredJob, DryRunAnswers
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -51,10 +51,10 @@ class StoreView:
         reader: Reader,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         feedback: Callable[[str, int], JobFeedback],
-        answers: AdmissionAnswers | None = None,
+        answers: DryRunAnswers | None = None,
     ) -> None:
         self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or AdmissionAnswers()
+        self._answers = answers or DryRunAnswers()
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation

@@ -221,13 +221,13 @@ def test_a_search_for_victims_examines_no_node_whose_teams_have_nothing_to_give(
     assert len(set(examined)) <= 2, "its own node, and the one of the first pod that another team has to give"
 
 
-def test_a_search_after_a_quick_one_in_vain_asks_no_team_again_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_after_a_quick_one_in_vain_asks_about_no_team_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, asking = list[tuple[object, ...]](), list[bool]()
-    givers, allows = Candidates._jobs_with_gpus_to_give, PreemptionCheck.allows
+    victim_jobs, allows = Candidates._victim_jobs, PreemptionCheck.allows
 
-    def noted_givers(self: Candidates, check: PreemptionCheck) -> list[Entry]:
+    def noted_victim_jobs(self: Candidates, check: PreemptionCheck) -> list[Entry]:
         asking.append(True)
-        found = givers(self, check)
+        found = victim_jobs(self, check)
         asking.pop()
         return found
 
@@ -240,7 +240,7 @@ def test_a_search_after_a_quick_one_in_vain_asks_no_team_again_what_it_gives(mon
     too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
     inputs = make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams)
-    monkeypatch.setattr(Candidates, "_jobs_with_gpus_to_give", noted_givers)
+    monkeypatch.setattr(Candidates, "_victim_jobs", noted_victim_jobs)
     monkeypatch.setattr(PreemptionCheck, "allows", noted)
     allocate(inputs)
     assert asked

@@ -1,9 +1,9 @@
 """Decides whether a job's pods may be evicted for others now, and begins the steps before it.
 
-No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs
-(`admission_checks`), and a foreign pod is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is
-evicted, because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes
-evictions: all of its pods may be replaced a moment later (14).
+No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
+and a foreign pod is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted, because no
+pod is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all of its
+pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So the job waits, for a limited time, for the answers about all of its
 preemptors. Then it releases the pods whose preemptors can use the room, and releases the other pods later.
@@ -19,8 +19,8 @@ from functools import partial
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
-from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.writes.dispatch import StepsBefore
@@ -44,7 +44,7 @@ class EvictionGate:
     """Decides for each job from the decisions of the present pass."""
 
     planner: Planner
-    admission_checks: AdmissionChecks
+    dry_runs: DryRuns
     nominator: Nominator
     limiter: EvictionLimiter
     pods: Store[objects.Pod]
@@ -81,7 +81,7 @@ class EvictionGate:
         return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
 
     @property
-    def awaiting_admission_checks(self) -> int:
+    def awaiting_dry_runs(self) -> int:
         """The number of jobs that wait for the answers about their preemptors."""
         return len(self._waits_since)
 
@@ -131,16 +131,16 @@ class EvictionGate:
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
-            self.admission_checks.answers.note_fault(obs.job)
+            self.dry_runs.answers.note_fault(obs.job)
             return False
         if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._now.position(uid)
-        return self.admission_checks.have_passed(
-            obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
+        return self.dry_runs.have_passed(
+            obs.job, roles, partial(self._dry_run_question, uid), victim_job=victim_job, order=order
         )
 
-    def _admission_check(self, uid: str) -> AdmissionCheck | None:
+    def _dry_run_question(self, uid: str) -> DryRunQuestion | None:
         """The present question about the job's pods, if there is any."""
         all_obs = self._decided.obs
         obs, creates = all_obs.get(uid), self._creates(uid)
@@ -148,13 +148,9 @@ class EvictionGate:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [
-            all_obs[uid].job
-            for uid in sorted(self.admission_checks.answered_or_running() - {job.uid})
-            if uid in all_obs
-        ]
+        others = [all_obs[uid].job for uid in sorted(self.dry_runs.answered_or_running() - {job.uid}) if uid in all_obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
-        return AdmissionCheck(
+        return DryRunQuestion(
             job,
             creates,
             besides=tuple((other, tuple(create.role for create in made)) for other, made in besides if made),

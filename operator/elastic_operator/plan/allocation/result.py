@@ -9,9 +9,9 @@ from typing import Any
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
+from elastic_operator.plan.allocation.check_evictions import EvictionLimitHit
 from elastic_operator.plan.allocation.deferred import pods_to_defer
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs

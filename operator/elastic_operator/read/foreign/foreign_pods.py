@@ -108,7 +108,7 @@ class ForeignPods:
         for uid, waiting in self._waiting.items():
             if waiting.gang:
                 gangs.setdefault(waiting.gang, {})[uid] = waiting.foreign_pod
-        self._places.forget_deleted(gangs.keys())
+        self._places.keep_only(gangs.keys())
         in_gangs = {uid: waiting.pod for uid, waiting in self._waiting.items() if waiting.gang}
         untried = {uid for uid, pod in in_gangs.items() if convert.is_untried(pod)}
         instead = self._gangs.without_unsettled(gangs, untried, now)
