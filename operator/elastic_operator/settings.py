@@ -1,7 +1,7 @@
 """The operator's settings: one YAML file, overridden by `ELASTIC_OPERATOR_*` variables; nothing else is configured.
 
 `ELASTIC_OPERATOR_LOGGING__LEVEL=debug` sets `logging.level`; a value is read as YAML, so lists and numbers work. An
-empty variable sets nothing, as templates expect that pass one for an absent value; `""`, with its quotes, is the empty
+empty variable sets nothing, because Helm templates pass one for an absent value. `""`, with its quotes, is the empty
 string.
 """
 

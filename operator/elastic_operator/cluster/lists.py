@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ SETTLE_SECONDS = 0.2
 
 async def pages(
     session: Session, path: str, *, params: Mapping[str, str] | None = None, accept: str = ""
-) -> AsyncIterator[List]:
+) -> AsyncGenerator[List]:
     """The pages of a list, at least one. The next page is requested before the caller gets the present one: the API
     server prepares it while the caller reads (211).
 
@@ -77,19 +78,20 @@ async def drop_deleted_and_compare(
     """
     seen: set[str] = set()
     lacking: list[BareMeta] = []
-    async for page in pages(session, path, params=params, accept=METADATA_ONLY):
-        if int(page.metadata.resource_version) < newest:
-            return False
-        for raw in page.items or ():
-            try:
-                meta = decode_bare(raw).metadata
-                if not store.is_current(meta):
-                    lacking.append(meta)
-            except (ValueError, msgspec.ValidationError):  # an unreadable object is reported when it is read as a whole
+    async with aclosing(pages(session, path, params=params, accept=METADATA_ONLY)) as listed:
+        async for page in listed:
+            if int(page.metadata.resource_version) < newest:
                 return False
-            seen.add(meta.uid)
-        if len(lacking) > MAX_LACKING:
-            return False
+            for raw in page.items or ():
+                try:
+                    meta = decode_bare(raw).metadata
+                    if not store.is_current(meta):
+                        lacking.append(meta)
+                except (ValueError, msgspec.ValidationError):  # an unreadable object is reported when it is read whole
+                    return False
+                seen.add(meta.uid)
+            if len(lacking) > MAX_LACKING:
+                return False
     if lacking:
         await asyncio.sleep(SETTLE_SECONDS)
     if not all(map(store.is_current, lacking)):

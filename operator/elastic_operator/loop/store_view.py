@@ -94,9 +94,9 @@ class StoreView:
 
     def take_dirty(self) -> Collection[str] | None:
         previous = self._last_bars.value or _PreemptionBars()
-        now = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
-        if self._last_bars.changed(now):
-            self._mark_bar_changes(previous, now)
+        present = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
+        if self._last_bars.changed(present):
+            self._mark_bar_changes(previous, present)
         if self._external_change_seen.changed(self.reader.external_changes.since):
             self._dirty_jobs.mark(*self._held)
         jobs = self._dirty_jobs.take()
@@ -106,11 +106,11 @@ class StoreView:
         by_uid = (key for key in jobs if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
-    def _mark_bar_changes(self, previous: _PreemptionBars, now: _PreemptionBars) -> None:
+    def _mark_bar_changes(self, previous: _PreemptionBars, present: _PreemptionBars) -> None:
         """Mark the jobs for which pods may be preempted now, or not any more, or not for another reason."""
-        jobs = {uid for uid, _ in now.jobs ^ previous.jobs}
-        namespaces = now.namespaces ^ previous.namespaces
-        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
+        jobs = {uid for uid, _ in present.jobs ^ previous.jobs}
+        namespaces = present.namespaces ^ previous.namespaces
+        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in present.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._dirty_jobs.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))

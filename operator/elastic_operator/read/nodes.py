@@ -70,27 +70,23 @@ class Nodes:
         Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
         has_news = self._last_seen.changed(self._revision())
-        if has_news:
-            self._mark_refused()
-            if (found := self._find_availability()) != self.availability:  # unchanged means identical (23)
-                self.availability = found
+        if has_news and (found := self._find_availability()) != self.availability:
+            self.availability = found  # unchanged means identical (23)
         unready = self._find_unready() if has_news or self._unready != {} else {}
         self.outages.refresh(self._unready, unready, now)
         self._unready = unready
         return unready
 
-    def _mark_refused(self) -> None:
-        """Mark the jobs with refused pods on the nodes that have changed or were quarantined (142)."""
-        for node in self._stored.values():
-            known = self._why_closed.peek(node.metadata.name)
-            if known is None or known[0] is not node:
-                self._ledger.mark_refused(node.metadata.name)
-
     def _find_availability(self) -> NodeAvailability:
-        reasons = {
-            (name := node.metadata.name): self._why_closed.get(name, node, self._find_why_closed, node)
-            for node in self._stored.values()
-        }
+        """Judge the nodes that have changed, and those whose judgement has failed. Mark the jobs with refused pods on
+        these nodes (142).
+        """
+        reasons: dict[str, str | None] = {}
+        for node in self._stored.values():
+            name, judged = node.metadata.name, self._why_closed.peek(node.metadata.name)
+            if judged is None or judged[0] is not node:  # by identity (23)
+                self._ledger.mark_refused(name)
+            reasons[name] = self._why_closed.get(name, node, self._find_why_closed, node)
         self._why_closed.drop_absent(reasons.keys())
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 

@@ -36,11 +36,11 @@ MAX_QUESTIONS_OF_NAMESPACE = 2
 class _Queued:
     """A waiting question: its `order` within its namespace, and the victim jobs that wait for the answer.
 
-    `question` makes it from the last decisions, once it is asked.
+    `make_question` makes it from the last decisions, once it is asked.
     """
 
     job: Job
-    question: Callable[[], DryRunQuestion | None]
+    make_question: Callable[[], DryRunQuestion | None]
     order: int
     until: float
     victim_jobs: set[str] = field(default_factory=set)
@@ -61,13 +61,13 @@ class DryRuns:
 
     def __post_init__(self) -> None:
         self.answers = DryRunAnswers()
-        self._questions: dict[str, _Queued] = {}
+        self._queued: dict[str, _Queued] = {}
         self._running: dict[str, tuple[_Queued, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
         """The number of the last turn of each namespace with questions; larger numbers are later."""
 
     def forget_deleted(self, present: Set[str]) -> None:
-        drop_absent(present, self._questions)
+        drop_absent(present, self._queued)
 
     def answered_or_running(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
@@ -77,7 +77,7 @@ class DryRuns:
         self,
         job: Job,
         roles: Counter[str],
-        question: Callable[[], DryRunQuestion | None],
+        make_question: Callable[[], DryRunQuestion | None],
         *,
         victim_job: str,
         order: int,
@@ -92,17 +92,17 @@ class DryRuns:
         if job.uid in self._running:
             self._running[job.uid][0].victim_jobs.add(victim_job)
             return passed
-        queued, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
+        queued, until = self._queued.get(job.uid), time.monotonic() + QUESTION_SECONDS
         victim_jobs = queued.victim_jobs if queued is not None else set()
-        self._questions[job.uid] = _Queued(job, question, order, until, victim_jobs | {victim_job})
+        self._queued[job.uid] = _Queued(job, make_question, order, until, victim_jobs | {victim_job})
         return passed
 
     def start_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
         now, passed = time.monotonic(), self.answers.passed()
-        self._questions = {uid: queued for uid, queued in self._questions.items() if now < queued.until}
+        self._queued = {uid: queued for uid, queued in self._queued.items() if now < queued.until}
         places: dict[str, list[_Queued]] = {}
-        new_first = sorted(self._questions.values(), key=lambda queued: (queued.job.uid in passed, queued.order))
+        new_first = sorted(self._queued.values(), key=lambda queued: (queued.job.uid in passed, queued.order))
         for queued in new_first:
             places.setdefault(queued.job.namespace, []).append(queued)
         here = {queued.job.namespace for queued, _ in self._running.values()}
@@ -110,21 +110,21 @@ class DryRuns:
         while open_now := [name for name, questions in places.items() if questions and self._may_ask(name)]:
             name = min(open_now, key=lambda name: self._turns.get(name, 0))
             self._turns[name] = max(self._turns.values(), default=0) + 1
-            self._put(places[name].pop(0))
+            self._start(places[name].pop(0))
 
-    def _put(self, queued: _Queued) -> None:
+    def _start(self, queued: _Queued) -> None:
         uid = queued.job.uid
-        del self._questions[uid]
+        del self._queued[uid]
         if self.answers.preemption_bar(queued.job) is not None:
             return
         try:
-            question = queued.question()
+            question = queued.make_question()
         except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
             self.answers.note_fault(queued.job)
             return
         if question is None:
             return
-        task = asyncio.create_task(self._try(question))
+        task = asyncio.create_task(self._ask_and_note(question))
         self._running[uid] = queued, task
         task.add_done_callback(lambda _: self._end(uid))
 
@@ -144,7 +144,7 @@ class DryRuns:
         most = MAX_QUESTIONS_OF_NAMESPACE if silence is None else 1
         return not is_silent and here < most and len(self._running) < MAX_QUESTIONS_AT_ONCE
 
-    async def _try(self, question: DryRunQuestion) -> None:
+    async def _ask_and_note(self, question: DryRunQuestion) -> None:
         job = question.job
         try:
             await self.ask(question)
@@ -154,7 +154,7 @@ class DryRuns:
                 self.refused(job, error, question.needed)
         except ClusterError as error:
             self.answers.unanswered(job.namespace, error)
-        except Exception:  # noqa: BLE001 - as in `_put`
+        except Exception:  # noqa: BLE001 - as in `_start`
             self.answers.note_fault(job)
         else:
             self.answers.accepted(question)

@@ -33,7 +33,7 @@ from elastic_operator.plan.planner import PassDecisions, Planner
 
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
-PENDING_SECONDS = 2.0
+FOREIGN_POD_ANSWERS_SECONDS = 2.0
 """The same limit if some of the job's pods are evicted for foreign pods. It is shorter, because a foreign pod needs no
 dry run, and because the other pods of a gang wait for the node, too.
 """
@@ -66,7 +66,7 @@ class EvictionGate:
 
         Starts and ends the job's wait, and queues the questions about the preemptors.
         """
-        allocation = self._now
+        allocation = self._allocation
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and (self.reads(uid) or not self.is_fresh()):
             return DeferredRelease(frozenset(released))
@@ -75,7 +75,7 @@ class EvictionGate:
             self._waits_since.pop(uid, None)
             return DeferredRelease()
         now = time.monotonic()
-        longest = PENDING_SECONDS if allocation.has_pending_preemptors(uid) else ALL_ANSWERS_SECONDS
+        longest = FOREIGN_POD_ANSWERS_SECONDS if allocation.has_foreign_preemptors(uid) else ALL_ANSWERS_SECONDS
         if now < self._waits_since.setdefault(uid, now) + longest:
             return DeferredRelease(frozenset(released))
         return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
@@ -88,14 +88,14 @@ class EvictionGate:
     def _without_answer(self, uid: str) -> frozenset[str]:
         """The preemptors of the job's pods about which there is no answer yet. They may be unable to use the room."""
         return frozenset(
-            preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
+            preemptor for preemptor in self._allocation.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )
 
     def steps_before(self, uid: str, plan: Plan) -> StepsBefore | None:
         """Begin the steps before the plan is carried out: foreign pods are nominated, then the deletions are counted
         under the limits on evictions.
         """
-        taken = self._now.evicted_for
+        taken = self._allocation.evicted_for
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
@@ -115,7 +115,7 @@ class EvictionGate:
         return self.planner.decided
 
     @property
-    def _now(self) -> Allocation:
+    def _allocation(self) -> Allocation:
         return self._decided.allocation
 
     def _can_use_room(self, uid: str, victim_job: str) -> bool:
@@ -135,7 +135,7 @@ class EvictionGate:
             return False
         if not creates:
             return True
-        roles, order = Counter(create.role for create in creates), self._now.position(uid)
+        roles, order = Counter(create.role for create in creates), self._allocation.position(uid)
         return self.dry_runs.have_passed(
             obs.job, roles, partial(self._dry_run_question, uid), victim_job=victim_job, order=order
         )
@@ -146,7 +146,7 @@ class EvictionGate:
         obs, creates = all_obs.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
-        job, assignment = obs.job, self._now.assignment(uid)
+        job, assignment = obs.job, self._allocation.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
         others = [all_obs[uid].job for uid in sorted(self.dry_runs.answered_or_running() - {job.uid}) if uid in all_obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
@@ -154,13 +154,16 @@ class EvictionGate:
             job,
             creates,
             besides=tuple((other, tuple(create.role for create in made)) for other, made in besides if made),
-            leaving=partial(self._leaving, job.namespace, self._now.preempted_pods),
+            leaving=partial(self._leaving, job.namespace, self._allocation.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The job's planned pods, as if their room were free."""
-        obs, slots = self._decided.obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
+        obs, slots = (
+            self._decided.obs.get(uid),
+            self._allocation.assignment(uid).create if uid in self._allocation else (),
+        )
         return pods_to_create(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:

@@ -31,14 +31,14 @@ class DeferredRelease:
         if not self.pods:
             return grant
         target = status.target_replicas
-        now = replace(self._without(grant, target), deferred=self.pods)
-        condition, assignment = status.condition(ConditionType.FULL_SIZE), now.assignment
+        changed = replace(self._without(grant, target), deferred=self.pods)
+        condition, assignment = status.condition(ConditionType.FULL_SIZE), changed.assignment
         size = len(assignment.keep) + len(assignment.create)
         if assignment.release or size != target or condition is None or condition.observed_generation != generation:
-            return now
+            return changed
         if condition.reason not in GRANT_SIZE_REASONS:
-            return now
-        return replace(now, size_reason=Reason(condition.reason, condition.message))
+            return changed
+        return replace(changed, size_reason=Reason(condition.reason, condition.message))
 
     def _without(self, grant: Grant, target: int) -> Grant:
         """The grant without the release of these pods, with `target` pods as the size.

@@ -159,7 +159,7 @@ class Allocation(Mapping[str, Grant]):
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
         return tuple(one.demand.uid for one in self._preemptors(uid) if not one.is_foreign_pod)
 
-    def has_pending_preemptors(self, uid: str) -> bool:
+    def has_foreign_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 

@@ -29,9 +29,10 @@ class Assignment:
     """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
     are its missing pods.
 
-    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. A job has less than the minimum
-    only after it has lost pods. It then keeps its other pods and creates none, as long as no other job needs their
-    room (16).
+    `replicas` is the size that the job is to have: len(keep) + len(create), and more only while releases are deferred,
+    as room that is not free yet gets no pod then (139). It is 0, an allowed size, or less than the minimum. A job has
+    less than the minimum only after it has lost pods. It then keeps its other pods and creates none, as long as no
+    other job needs their room (16).
     """
 
     replicas: int

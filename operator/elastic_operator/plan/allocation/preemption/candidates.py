@@ -104,7 +104,7 @@ class Candidates:
         self._found_victim_jobs: tuple[PreemptionCheck, list[Entry]] | None = None
         check, reclaiming = self.check(need), state.inputs.reclaiming
         if reclaiming and not growing and not check.is_within_guarantees:
-            # may come first: then its team uses less by as much (189)
+            # The preemptor's own team may release these GPUs first. Then the team uses less by as many (189).
             gpus = preemptible_gpus_of_team(state, preemptor)
             check.count_victims(check.preemptor, pods=gpus, not_yet_held=0)
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if reclaiming else frozenset[Account]()

@@ -83,9 +83,9 @@ class Options:
             while heap and heap[0] == (price, node):
                 heappop(heap)
             last = options.found[node] if price else None
-            now = self._price(last.units, node, check) if last is not None and last.is_only else price
-            if heap and heap[0] < (now, node):  # the accounts of its units use less than before: it costs more
-                heappush(heap, (now, node))
+            present = self._price(last.units, node, check) if last is not None and last.is_only else price
+            if heap and heap[0] < (present, node):  # the accounts of its units use less than before: it costs more
+                heappush(heap, (present, node))
                 continue
             option = self._option(role, node, check)
             if option is None:
