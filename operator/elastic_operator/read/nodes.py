@@ -69,12 +69,14 @@ class Nodes:
         The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
         Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        has_news = self._last_seen.changed(self._revision())
+        revision = self._revision()
+        has_news = self._last_seen.differs(revision)
         if has_news and (found := self._find_availability()) != self.availability:
             self.availability = found  # unchanged means identical (23)
         unready = self._find_unready() if has_news or self._unready != {} else {}
         self.outages.refresh(self._unready, unready, now)
         self._unready = unready
+        self._last_seen.changed(revision)
         return unready
 
     def _find_availability(self) -> NodeAvailability:

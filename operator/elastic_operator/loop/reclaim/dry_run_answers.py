@@ -204,7 +204,7 @@ class DryRunAnswers:
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
-        log.exception("the admission dry run of a job's pods failed job=%s", job.key)
+        log.exception("the dry run of a job's pods failed job=%s", job.key)
         until = time.monotonic() + MAX_NO_ANSWER_SECONDS
         self._answers_about(job.uid).back_off(until, PreemptionBar.INTERNAL_ERROR)
 

@@ -25,9 +25,9 @@ from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_absent
-from elastic_operator.plan.allocation.deferred import DeferredRelease
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Plan
+from elastic_operator.plan.job.deferred_release import DeferredRelease
 from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
 

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.pass_state import FoundOptions
+from elastic_operator.plan.allocation.pass_state import OptionHeap
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
@@ -24,14 +24,14 @@ from elastic_worker.contract import ROLE_WORKER
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One pod fits onto the node if these units are preempted. `is_only`: no other unit on the node could be chosen
-    instead, so only the price of these can change.
+    """One pod fits onto the node if these units are preempted. `has_no_alternative`: no other unit on the node could be
+    chosen instead.
     """
 
     node: int
     units: tuple[VictimUnit, ...]
     price: tuple[float, ...]
-    is_only: bool
+    has_no_alternative: bool
 
 
 class Options:
@@ -41,7 +41,7 @@ class Options:
         self, state: AllocationState, preemptor: Entry, candidates: Candidates, *, only: int | None = None
     ) -> None:
         self._state, self._preemptor, self._candidates, self._only = state, preemptor, candidates, only
-        self._known: dict[str, FoundOptions] = {}
+        self._known: dict[str, OptionHeap] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
         """The cheapest option for one more pod. The preemptor still lacks `need` GPUs, this pod's included."""
@@ -58,14 +58,14 @@ class Options:
             option = self._pop_cheapest_valid(found, role, check)
         return option
 
-    def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> FoundOptions:
+    def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> OptionHeap:
         """The options of an equivalent preemptor, if this one has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
         equivalent = None if own else equivalence_key(self._state, preemptor)
         key = equivalent, preemptor.requirements(role), need, self._candidates.search_kind
         if own or key not in cached:
-            cached[key] = FoundOptions()
+            cached[key] = OptionHeap()
             cached[key].begin(self._search(role, check), check.use_after)
         return cached[key]
 
@@ -76,14 +76,13 @@ class Options:
         )
         return {node: option for node in nodes if (option := self._option(role, node, check)) is not None}
 
-    def _pop_cheapest_valid(self, options: FoundOptions, role: str, check: PreemptionCheck) -> Option | None:
+    def _pop_cheapest_valid(self, options: OptionHeap, role: str, check: PreemptionCheck) -> Option | None:
         heap, options.use_after = options.heap, tuple(map(max, options.use_after, check.use_after))
         while heap:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
                 heappop(heap)
-            last = options.found[node] if price else None
-            present = self._price(last.units, node, check) if last is not None and last.is_only else price
+            present = self._present_price(options.by_node[node], check) if price else price
             if heap and heap[0] < (present, node):  # the accounts of its units use less than before: it costs more
                 heappush(heap, (present, node))
                 continue
@@ -91,7 +90,7 @@ class Options:
             if option is None:
                 continue
             heappush(heap, (option.price, node))
-            options.found[node] = option
+            options.by_node[node] = option
             if option.price <= price or heap[0] == (option.price, node):
                 return option
         return None
@@ -138,11 +137,20 @@ class Options:
             trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
         entries = {unit.entry for unit in chosen if unit.whole}
-        is_only = all(unit.entry in entries for unit in units)
-        return Option(node, tuple(chosen), self._price(chosen, node, check), is_only)
+        has_no_alternative = all(unit.entry in entries for unit in units)
+        return Option(node, tuple(chosen), self._price(chosen, node, check), has_no_alternative)
+
+    def _present_price(self, option: Option, check: PreemptionCheck) -> tuple[float, ...]:
+        """The option's price by the present share values (192). If other units could be chosen by now, or a victim job
+        has lost pods on other nodes, only a new look at the node can give it; the answer is the last price then.
+        """
+        changed = self._state.this_pass.changed
+        if not option.has_no_alternative or any(unit.entry in changed for unit in option.units):
+            return option.price
+        return self._price(option.units, option.node, check)
 
     def _price(self, units: Sequence[VictimUnit], node: int, check: PreemptionCheck) -> tuple[float, ...]:
-        return _price(units, node, check, gang=bool(self._state.this_pass.current_gang))
+        return _price_of(units, node, check, gang=bool(self._state.this_pass.current_gang))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -174,7 +182,7 @@ def _needed(
     return chosen
 
 
-def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
+def _price_of(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
     value, then those of low priority.
 
