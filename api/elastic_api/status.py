@@ -116,8 +116,6 @@ class SizeReason(StrEnum):
     SUSPENDED = "Suspended"
 
 
-JOB_SIZE_REASONS = frozenset({SizeReason.SUSPENDED, SizeReason.CHANGED_TOO_OFTEN, SizeReason.SCALE_UP_FAILED})
-"""The reasons that the job's own state may have; a grant may have them, too."""
 GRANT_SIZE_REASONS = frozenset(
     {
         SizeReason.AT_MAXIMUM,
@@ -138,7 +136,7 @@ GRANT_SIZE_REASONS = frozenset(
         SizeReason.FLAVOR_AMBIGUOUS,
     }
 )
-"""The reasons that only the allocation of GPUs has."""
+"""The reasons that only the allocation of GPUs has. The job's own state may have the others."""
 
 Truth = Literal["True", "False", "Unknown"]
 

@@ -1,4 +1,4 @@
-"""What the API server is asked before others are evicted for a job, and what of its answers counts."""
+"""Before pods are evicted for a job, dry runs ask the API server about the job's pods. Some answers do not count."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ STARVATION_SECONDS = 600
 
 @dataclass(slots=True)
 class Trial:
-    """What one job's next size would have to take: GPUs used per team, what is left per node, and the victims."""
+    """A try of one job's next size: the GPUs that each team uses then, the room left on each node, and the victims."""
 
     used: dict[str, int]
     free: dict[str, dict[str, int]]

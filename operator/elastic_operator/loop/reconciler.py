@@ -66,8 +66,6 @@ class Reconciler:
         self._stores, self._quarantine = self.view.reader.stores, self.view.reader.quarantine
         self._behind: list[str] = []
         """Jobs without a plan because the last pass had no time for it. The next pass plans for them first."""
-        self._is_first = True
-        """Whether no pass has made plans yet."""
         self.reason_messages = ReasonMessages()
 
     async def stop(self) -> None:
@@ -124,8 +122,8 @@ class Reconciler:
         idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
         acting = {uid for uid in idle if _acts(uid, allocation)}
         uids, made = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting))), 0
-        most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if self._is_first else MAX_PLANS
-        self._is_first = False
+        is_first = next(self.planner.plans.all(), None) is None
+        most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if is_first else MAX_PLANS
         while made < most and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
