@@ -169,9 +169,14 @@ class Cluster:
         _wait_for_api_server(self.layout, self.api)
 
     def restore(self, backup: Path) -> None:
-        """Restore the whole cluster from such a copy: the control plane and all kubelets are restarted."""
+        """Restore the whole cluster from such a copy: the control plane and all kubelets are restarted.
+
+        The kubelets stop first. Otherwise they report the ends of pods that were deleted since the copy, and a pod of a
+        Deployment that has ended stays in the cluster.
+        """
+        kubelets = [self.part(f"{name}/kubelet") for name in self.settings.node_names()]
         parts = [self.part(part.partition("/")[2]) for part in control_plane.PARTS]
-        for part in reversed(parts):
+        for part in (*kubelets, *reversed(parts)):
             part.kill()
         shutil.rmtree(control_plane.etcd_data(self.layout))
         shutil.copytree(backup, control_plane.etcd_data(self.layout))
@@ -180,8 +185,8 @@ class Cluster:
         _wait_for_api_server(self.layout, self.api)
         for part in parts[len(control_plane.SERVERS) :]:
             part.restart()
-        for name in self.settings.node_names():
-            self.part(f"{name}/kubelet").restart()
+        for kubelet in kubelets:
+            kubelet.restart()
 
     def add_fake_nodes(
         self,

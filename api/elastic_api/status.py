@@ -115,11 +115,28 @@ class SizeReason(StrEnum):
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
-    @property
-    def is_of_grant(self) -> bool:
-        """Whether the allocation of GPUs is the reason, and not the job's own state."""
-        return self not in (SizeReason.SUSPENDED, SizeReason.CHANGED_TOO_OFTEN, SizeReason.SCALE_UP_FAILED)
 
+GRANT_SIZE_REASONS = frozenset(
+    {
+        SizeReason.AT_MAXIMUM,
+        SizeReason.HIGHER_PRIORITY_JOBS,
+        SizeReason.INSUFFICIENT_NODES,
+        SizeReason.GPUS_FRAGMENTED,
+        SizeReason.NODE_SELECTOR_UNSATISFIED,
+        SizeReason.INSUFFICIENT_CPU_OR_MEMORY,
+        SizeReason.WAITING_FOR_NODES,
+        SizeReason.SCALE_UP_DELAYED,
+        SizeReason.SIZE_NOT_ALLOWED,
+        SizeReason.QUOTA_EXHAUSTED,
+        SizeReason.BORROWING_LIMIT_REACHED,
+        SizeReason.BORROWING_DISABLED,
+        SizeReason.NO_QUOTA_POLICY,
+        SizeReason.RECLAIM_TOO_LARGE,
+        SizeReason.WOULD_NOT_LAST,
+        SizeReason.FLAVOR_AMBIGUOUS,
+    }
+)
+"""The reasons that only the allocation of GPUs has. The job's own state may have the others."""
 
 Truth = Literal["True", "False", "Unknown"]
 

@@ -24,7 +24,7 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller, WakeUp
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.times import JobTimes
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.planner import Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings

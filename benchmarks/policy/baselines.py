@@ -98,9 +98,9 @@ class WholeJobs(_FixedSizes):
                 if one.job is not None and len(one.job.staying) == one.count:
                     self._started[one.name] = world.now
             elif _is_entitled(world, one) or one.priority:
-                self._make_way(world, one, kept)
+                self._evict_for(world, one, kept)
 
-    def _make_way(self, world: World, one: _Asker, kept: list[int]) -> None:
+    def _evict_for(self, world: World, one: _Asker, kept: list[int]) -> None:
         """Reserve the GPUs of leaving pods for the asker, or stop jobs for it, if that suffices."""
         coming = _less(_soon_free(world), kept)
         keeps = _is_entitled(world, one) or one.name in self._preempting

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
@@ -252,9 +252,10 @@ class JobInformer:
         if newest and await drop_deleted_and_compare(self.store, self.session, path, newest=newest, within=namespace):
             return
         found: list[objects.CustomObject] = []
-        async for page in pages(self.session, path):
-            self._pages += 1
-            found += filter(None, map(self._read_listed, page.items or ()))
+        async with aclosing(pages(self.session, path)) as listed:
+            async for page in listed:
+                self._pages += 1
+                found += filter(None, map(self._read_listed, page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:
             log.warning("the API server's history restarted kind=jobs revision=%s known=%d", revision, newest)

@@ -116,15 +116,21 @@ class SingleCache(Generic[K, T]):
 
 
 class LastSeen(Generic[T]):
-    """The value that was passed to `changed` last; None before the first call."""
+    """The `value` that was remembered last; None before the first one."""
 
     def __init__(self) -> None:
         self.value: T | None = None
 
-    def changed(self, now: T) -> bool:
-        """Remember the value `now`; returns whether it differs from the last value. The first value always differs."""
-        before, self.value = self.value, now
-        return before is not now and before != now
+    def differs(self, present: T) -> bool:
+        """Whether this value differs from the last one. The first value always differs."""
+        return self.value is not present and self.value != present
+
+    def changed(self, present: T) -> bool:
+        """Remember the value; returns whether it differs from the last one. If the work that follows can fail, call
+        `differs` before it, and this afterwards.
+        """
+        differs, self.value = self.differs(present), present
+        return differs
 
 
 class PerJobMemory(Protocol):

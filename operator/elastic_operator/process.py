@@ -40,8 +40,8 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.metrics.stats import OperatorStats
-from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.read.ledger import Ledger

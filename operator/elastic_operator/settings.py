@@ -1,6 +1,8 @@
 """The operator's settings: one YAML file, overridden by `ELASTIC_OPERATOR_*` variables; nothing else is configured.
 
-`ELASTIC_OPERATOR_LOGGING__LEVEL=debug` sets `logging.level`; a value is read as YAML, so lists and numbers work.
+`ELASTIC_OPERATOR_LOGGING__LEVEL=debug` sets `logging.level`; a value is read as YAML, so lists and numbers work. An
+empty variable sets nothing, because Helm templates pass one for an absent value. `""`, with its quotes, is the empty
+string.
 """
 
 from __future__ import annotations
@@ -149,7 +151,7 @@ class ReclaimSettings(ApiModel):
         (138).
         """
         per_team = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
-        return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, per_team)
+        return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus)
 
 
 class JobNetworkPolicy(ApiModel):

@@ -108,7 +108,7 @@ ABSENT_MEANS_NONE = {
 
 
 @each_definition
-def test_every_optional_field_of_the_spec_but_those_that_mean_something_by_absence_has_a_default(
+def test_each_optional_field_of_the_spec_has_a_default_unless_its_absence_has_a_meaning(
     definition: Definition,
 ):
     without = {

@@ -304,7 +304,7 @@ def test_a_status_written_by_a_newer_operator_is_read():
         ({"reason": "toy-master-0 has not started on node n1 in 300 s: no such image", "size": 1}, "PodsNotStarted"),
     ],
 )
-def test_the_cause_of_a_retry_that_an_older_operator_wrote_is_found_in_its_words_and_written_from_then_on(older, cause):
+def test_the_cause_of_a_retry_of_an_older_operator_is_parsed_from_its_reason_and_written(older, cause):
     status = parse_status({"status": {"retry": {"notBefore": "2026-01-01T00:00:00Z", "attempt": 2, **older}}})
     retry = status.retry or status.failed_size
     assert retry is not None

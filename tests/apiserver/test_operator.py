@@ -25,7 +25,7 @@ def pinned_to(pod: dict[str, Any]) -> str:
     return found
 
 
-def test_a_job_gets_a_pod_for_every_free_gpu_each_pinned_to_its_node_beside_one_that_cannot_be_read(
+def test_beside_an_unreadable_job_a_job_gets_a_pinned_pod_for_every_free_gpu(
     operators: Operators, world: World
 ) -> None:
     broken = elastic_job("broken")

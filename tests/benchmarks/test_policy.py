@@ -118,7 +118,7 @@ def test_a_script_in_elastic_mode_that_is_asked_saves_and_trains_until_then():
     assert job.saved == pytest.approx(4 * (100.0 + SAVE_SECONDS))
 
 
-def test_one_that_does_not_listen_lets_pods_in_right_after_a_checkpoint_and_loses_work_where_one_goes_sooner():
+def test_a_deaf_script_admits_pods_after_a_checkpoint_and_loses_work_when_a_pod_leaves_sooner():
     deaf = Assumptions(listens=False)
     grows, shrinks = make_training(Mode.ELASTIC, assumed=deaf), make_training(Mode.ELASTIC, assumed=deaf)
     add_pod(grows, ready=grows.at)

@@ -60,7 +60,7 @@ def test_the_largest_crowd_has_room_and_no_two_crowds_share_a_name():
 
 
 @pytest.mark.parametrize("tries", [1, 5, 20])
-def test_the_full_nodes_have_a_foreign_pod_for_each_try_and_jobs_that_would_take_more_than_becomes_free(tries):
+def test_full_nodes_have_a_foreign_pod_for_each_try_and_jobs_that_need_more_than_becomes_free(tries):
     full = pool_of(Scenario(jobs=4 * tries, tries=tries))
     held = len(full.full_jobs) * full.size
     assert len(full.foreign_pods) >= tries

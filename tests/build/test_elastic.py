@@ -148,7 +148,7 @@ def test_where_the_root_can_be_written_nothing_is_moved(own):
     assert not {"HOME", "TMPDIR"} & env.keys()
 
 
-def test_where_the_root_is_read_only_there_is_a_folder_for_what_programs_write_unless_the_user_has_one():
+def test_with_a_read_only_root_programs_get_a_folder_to_write_unless_the_user_has_one():
     container = make_container(
         securityContext={"readOnlyRootFilesystem": True}, env=[{"name": "HOME", "value": "/home/me"}]
     )

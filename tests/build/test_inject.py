@@ -47,7 +47,7 @@ def test_a_second_run_replaces_what_the_first_left(tmp_path):
     assert files(tmp_path / "elastic_worker") == files(PACKAGE)
 
 
-def test_it_runs_as_a_module_and_says_when_it_cannot_write(tmp_path):
+def test_inject_runs_as_a_module_and_says_when_it_cannot_write(tmp_path):
     command = [sys.executable, "-m", "elastic_worker.inject"]
     assert subprocess.run([*command, str(tmp_path)], check=False).returncode == 0
     assert (tmp_path / "__main__.py").exists()

@@ -12,7 +12,7 @@ def policy(**fields):
     return build_network_policy(Owner(), JobNetwork("operators", **fields))
 
 
-def test_it_is_of_the_jobs_own_pods_and_goes_with_the_job():
+def test_the_policy_selects_the_jobs_own_pods_and_is_deleted_with_the_job():
     made = policy()
     assert made["metadata"]["ownerReferences"] == [owner_reference(Owner())]
     assert (made["metadata"]["name"], made["metadata"]["namespace"]) == (service_name("toy"), "team-a")

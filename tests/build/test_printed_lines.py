@@ -171,7 +171,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_script_that_spawns_its_own_processes_counts_pods_under_torchrun_with_one_process_each(tmp_path):
+def test_a_script_that_spawns_processes_counts_pods_under_torchrun_with_one_process_each(tmp_path):
     spec = make_spec(template("train.py"), min_=1, max_=2, nprocPerNode=1)
     ranks = said(ran(tmp_path, spec, pods=2, script=SPAWNS))
     assert sorted(ranks) == [[(0, 0, 4, ""), (1, 1, 4, "")], [(2, 0, 4, ""), (3, 1, 4, "")]]

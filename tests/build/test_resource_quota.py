@@ -4,7 +4,7 @@ from elastic_operator.settings import Settings
 CLASSES = ("elastic-pytorch-worker", "elastic-pytorch-master")
 
 
-def test_it_limits_each_resource_for_pods_that_have_none_of_the_classes_of_jobs():
+def test_the_quota_limits_each_resource_for_pods_without_a_priority_class_of_jobs():
     made = build_resource_quota("team-a", {"nvidia.com/gpu": 4, "amd.com/gpu": 0}, classes=CLASSES)
     assert (made["metadata"]["name"], made["metadata"]["namespace"]) == (QUOTA_NAME, "team-a")
     assert made["spec"]["hard"] == {"requests.nvidia.com/gpu": "4", "requests.amd.com/gpu": "0"}

@@ -125,7 +125,7 @@ def test_whoever_scrapes_shows_the_token_of_that_account(monitor):
     assert "authorization" not in untold["spec"][key[monitor]][0]
 
 
-def test_quotas_are_written_only_where_plain_pods_have_some_and_only_those_of_the_operators_name():
+def test_quotas_are_written_only_where_plain_pods_have_some_and_only_under_the_operators_name():
     assert verbs(rendered("ClusterRole"), "resourcequotas") == set()
     for roles in (rendered("ClusterRole", *QUOTAS), rendered("Role", *TWO, *QUOTAS)):
         rules = [rule for role in roles for rule in role["rules"] if "resourcequotas" in rule["resources"]]

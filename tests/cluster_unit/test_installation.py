@@ -31,7 +31,7 @@ def store_of(*classes):
     [(), (priority_class(),), (priority_class(of=HERE), priority_class("elastic-pytorch-master", of=HERE))],
     ids=["none", "unmarked", "ours"],
 )
-def test_it_decides_unless_a_class_names_another_namespace(classes):
+def test_an_operator_decides_unless_a_class_names_another_namespace(classes):
     assert Installation(HERE, store_of(*classes)).elsewhere() == ""
 
 

@@ -215,7 +215,7 @@ async def test_a_list_that_is_none_is_asked_for_again(api, session):
 
 @pytest.mark.parametrize("namespaces", [(), ("a", "b")])
 async def test_while_kopf_s_watches_are_answered_a_slow_list_does_not_make_the_store_old(api, session, namespaces):
-    """Nothing was created, and no pod made way, until the list had come."""
+    """Nothing was created, and no pod was evicted, until the list had come."""
     async with feeding(session, *namespaces) as informer:
         api.always["LIST"] = hang
         for _ in range(5):

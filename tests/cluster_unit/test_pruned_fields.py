@@ -35,7 +35,7 @@ def test_a_field_that_comes_back_is_compared_again_and_one_that_was_not_sent_sta
     assert pruned_fields.fields == {"retry.edits", "history[].excused"}
 
 
-def test_it_is_warned_of_once(caplog: pytest.LogCaptureFixture):
+def test_a_dropped_field_is_logged_once(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING)
     pruned_fields = PrunedFields("jobs")
     pruned_fields.compare({"spent": {"since": 5}}, {})

@@ -98,6 +98,24 @@ async def test_deletions_missed_before_a_410_are_told_once_and_nothing_else_is(a
         assert reflector.stats.relists == 1
 
 
+async def test_the_next_page_of_a_list_is_requested_before_the_caller_reads_the_present_one(api, session, monkeypatch):
+    monkeypatch.setattr(lists, "PAGE", 1)
+    for name in ("p0", "p1", "p2"):
+        put(api, name)
+    requested, when_read = 0, []
+
+    async def count(request):
+        nonlocal requested
+        requested += 1
+        return await api.answer(request)
+
+    api.always["LIST"] = count
+    async for _ in lists.pages(session, "/api/v1/pods"):
+        await asyncio.sleep(1)
+        when_read.append(requested)
+    assert when_read == [2, 3, 3]
+
+
 async def test_an_expired_continue_token_starts_the_list_again(api, monkeypatch):
     monkeypatch.setattr(lists, "PAGE", 3)
     for i in range(5):
@@ -302,7 +320,7 @@ async def test_a_listener_that_fails_does_not_end_the_watch(api, caplog):
         assert "boom" in caplog.text
 
 
-async def test_catching_up_takes_in_what_a_silent_watch_held_back(api):
+async def test_catching_up_takes_in_what_a_silent_watch_has_missed(api):
     async with reflecting(api, pods=3) as reflector:
         api.silent = True
         put(api, "new")

@@ -40,7 +40,7 @@ async def test_no_more_write_at_once_than_may():
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["while it waits", "when its turn has just come"])
-async def test_one_that_is_cancelled_keeps_no_turn(served):
+async def test_a_cancelled_write_keeps_no_turn(served):
     queue, done = WriteQueue(1), []
     first, gone, last = (asyncio.ensure_future(one(queue, name, done)) for name in ("first", "gone", "last"))
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def test_one_that_is_cancelled_keeps_no_turn(served):
     assert done[-1] == "again"
 
 
-async def test_one_that_raises_gives_its_turn_back():
+async def test_a_write_that_raises_returns_its_turn():
     queue, done = WriteQueue(1), []
     with pytest.raises(ValueError, match="no"):
         async with queue.turn(Urgency.DELETE):
@@ -73,7 +73,7 @@ async def test_a_decision_that_deletions_wait_for_goes_before_reports():
     ("urgency", "waiting", "is_backed_up"),
     [(Urgency.CHANGE, 2, False), (Urgency.CHANGE, 3, True), (Urgency.DELETE, 3, True), (Urgency.CREATE, 3, False)],
 )
-async def test_it_is_backed_up_while_more_changes_wait_than_may_be_under_way(urgency, waiting, is_backed_up):
+async def test_the_queue_is_backed_up_while_more_changes_wait_than_may_be_under_way(urgency, waiting, is_backed_up):
     queue, done = WriteQueue(2), []
     writes = [asyncio.ensure_future(one(queue, "x", done, urgency=urgency)) for _ in range(2 + waiting)]
     await asyncio.sleep(0)
@@ -128,7 +128,7 @@ async def known_server(*, alone: float = 0.01) -> Server:
     return server
 
 
-async def test_fewer_writes_are_in_flight_at_a_server_that_they_make_slow_and_more_when_it_is_fast_again() -> None:
+async def test_fewer_writes_are_in_flight_while_they_slow_the_server_and_more_when_it_is_fast_again() -> None:
     server = Server(alone=0.01, share=0.01)
     seen = await server.write_many(1000)
     assert max(seen) == 32

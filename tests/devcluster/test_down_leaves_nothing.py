@@ -54,7 +54,7 @@ def unlike_a_kubelet() -> Iterator[str]:
     PANIC.write_text(was)
 
 
-def test_settings_are_given_back_with_the_last_nodes_though_a_control_plane_without_nodes_goes_on(unlike_a_kubelet):
+def test_settings_are_restored_with_the_last_nodes_though_an_empty_control_plane_remains(unlike_a_kubelet):
     others = [mark for mark in processes.marks().values() if mark.split("/")[1] != "control-plane"]
     with Cluster.up(OTHER, nodes=0, torch_tree="", progress=Progress(quiet=True)):
         own = bring_up()

@@ -21,7 +21,7 @@ def names(gate):
 
 
 @pytest.mark.parametrize("name", names(IN_THE_IMAGE))
-def test_it_runs_by_hand_as_its_readme_says(name, tmp_path):
+def test_an_example_runs_by_hand_as_its_readme_says(name, tmp_path):
     (line,) = by_hand(name)
     told = epochs_in(run_line(line, folder=tmp_path))
     assert told
@@ -30,7 +30,7 @@ def test_it_runs_by_hand_as_its_readme_says(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", names(IN_THE_GATE))
-def test_it_grows_and_shrinks_and_a_later_job_goes_on_from_its_checkpoint(name, tmp_path):
+def test_an_example_grows_and_shrinks_and_a_later_job_resumes_from_its_checkpoint(name, tmp_path):
     checkpoints, each = tmp_path / "checkpoints", processes_of(name)
     with ExampleJob(name, tmp_path / "first", checkpoints=checkpoints, more=QUICK) as job:
         job.start(0)

@@ -37,7 +37,7 @@ def test_the_loop_of_the_document_trains(tmp_path):
 
 
 @pytest.mark.extended
-def test_it_learns_alike_alone_and_under_torchrun_and_goes_on_with_another_number_of_processes(tmp_path):
+def test_the_example_learns_alike_alone_and_under_torchrun_and_resumes_at_another_size(tmp_path):
     quick, longer = ("--epochs=2", "--pause=0"), ("--epochs=4", "--pause=0")
     (tmp_path / "alone").mkdir()
     alone = epochs(run(SCRIPT, *longer, folder=tmp_path / "alone"))

@@ -79,7 +79,7 @@ def test_no_counter_ever_goes_down(writes):
         before = now
 
 
-def test_an_error_at_an_object_of_any_kind_that_is_watched_is_counted_under_a_name_that_is_there_from_the_start():
+def test_errors_at_objects_of_each_watched_kind_have_a_counter_from_the_start():
     errors: list[str] = []
     informer = SimpleNamespace(store=Store())
     watches = watch_all(None, informer, watched=(), quotas=True, on_error=errors.append)

@@ -45,7 +45,7 @@ def test_a_job_that_may_connect_to_nothing_else_has_its_own_pods_and_dns(scene, 
         assert outcomes == [*[OPEN] * len(doors), REFUSED, BLOCKED, BLOCKED, BLOCKED]
 
 
-def test_switched_off_no_more_policies_are_made_and_when_the_rest_is_deleted_the_pods_are_open_again(scene, operator):
+def test_switched_off_no_more_policies_are_made_and_without_the_old_ones_pods_are_open_again(scene, operator):
     operator.runs_with(job_policies=True)
     scene.come_to_be_behind(["Ingress"])
     operator.runs_with(job_policies=False)

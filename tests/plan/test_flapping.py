@@ -163,7 +163,7 @@ def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     [({}, 701), ({"generation": 2}, 300)],
     ids=["the time is over", "somebody edits it"],
 )
-def test_it_is_let_go_when(change, now):
+def test_the_hold_ends(change, now):
     known = job(flaps(4), no_external_change=250, **HELD, **change)
     seen = see(known, now=now)
     assert seen.status.held_until is None

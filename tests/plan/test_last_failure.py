@@ -28,7 +28,7 @@ def test_a_job_that_never_failed_has_none():
     assert last_of(plan(make_job(group(1), status=started()), make_grant(keep=["master-0", "worker-0"]))) is None
 
 
-def test_it_says_who_failed_when_and_how_and_stays_when_the_pod_is_gone():
+def test_the_last_failure_has_pod_time_and_cause_and_stays_when_the_pod_is_gone():
     pods = (make_pod("master-0"), failed(make_pod("worker-0")))
     first = plan(make_job(pods, status=started()), make_grant())
     last = last_of(first)

@@ -51,7 +51,7 @@ def test_many_that_went_at_once_are_kept_as_long_as_they_are_away_and_some_time_
     assert (found and found.until) == until
 
 
-def test_it_says_how_many_are_away_and_which_somebody_gave_up():
+def test_a_node_outage_counts_unready_nodes_without_those_out_of_service():
     dead = [replace(node, name="dead") for node in away(90, out_of_service=True)]
     found = node_outage(away(100, 100, 100) + dead + well(2), now=200.0)
     assert found == NodeOutage(unready=3, total=5, until=inf, kept_nodes=frozenset({"away-0", "away-1", "away-2"}))
@@ -105,7 +105,7 @@ def test_a_node_that_is_none_of_the_many_is_lost_meanwhile():
     assert gone(see(on_nodes(kept(inf, ("n1",))), unready=UNREADY)) == ["toy-worker-0", "toy-master-0"]
 
 
-def test_it_is_looked_at_again_when_those_that_are_not_back_are_given_up():
+def test_a_job_is_observed_again_when_its_unready_nodes_count_as_lost():
     obs = see(on_nodes(kept(START + 470)), unready=UNREADY)
     assert (gone(obs), obs.requeue_at) == ([], (START + 470, START + 470))
     after = plan(on_nodes(None, status=plan(on_nodes(kept()), BOTH, unready=UNREADY).status), BOTH, unready={})

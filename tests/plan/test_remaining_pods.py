@@ -1,4 +1,4 @@
-"""Pods of jobs for which nothing new is made: they have a claim that gets nothing, and make way for who is entitled."""
+"""Pods of jobs for which nothing new is made: their claim gets nothing, and they are evicted for entitled teams."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_job_without_a_spec_ends_when_its_master_does():
     assert reasons(settled(unread(pods)))["Succeeded"] == ("True", "Succeeded")
 
 
-def test_of_a_job_that_is_deleted_nothing_is_done_but_that_its_pods_make_way():
+def test_nothing_is_done_for_a_deleted_job_but_its_pods_are_evicted():
     job = replace(unread(group(1)), deleted=True, spec=None, invalid="")
     grant = make_grant(keep=["master-0"], release=["worker-0"])
     assert settled(job).status is job.status
@@ -137,7 +137,7 @@ def test_of_a_job_that_is_deleted_nothing_is_done_but_that_its_pods_make_way():
     assert (names(done.deletes), done.creates, done.status) == (["toy-worker-0"], (), job.status)
 
 
-def test_pods_that_stay_when_a_job_has_ended_make_way():
+def test_remaining_pods_of_an_ended_job_are_evicted():
     job = make_job(group(2), spec=make_spec(cleanPodPolicy=CleanPodPolicy.NONE), status=FINISHED)
     assert settled(job).deletes == ()
     assert names(settled(job, make_grant(release=["worker-1", "master-0"])).deletes) == ["toy-worker-1", "toy-master-0"]

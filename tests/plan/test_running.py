@@ -239,7 +239,7 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
         pytest.param(3, 0, ["toy-master-0", "toy-worker-0"], id="starts again after a loss"),
     ],
 )
-def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest_if_it_has_run(size_before, changed, gone):
+def test_a_job_below_its_minimum_that_releases_a_pod_keeps_the_rest_if_it_has_run(size_before, changed, gone):
     """If it has only begun to start, it gives back all of them: no training is lost (142)."""
     change = Change(
         time=at(changed), from_=size_before, to=2, reason="PodLost" if size_before else "Started", message=""

@@ -18,7 +18,7 @@ class Passes(Controller):
     """A loop whose passes do nothing, and are due every five seconds."""
 
     def __init__(self, began: list[float]) -> None:
-        parts = ("planner", "reconciler", "limiter", "nominator", "admission_checks", "forecasts")
+        parts = ("planner", "reconciler", "limiter", "nominator", "dry_runs", "forecasts")
         reports = ("logs", "reclaim_reporter")
         super().__init__(
             view=MagicMock(),

@@ -27,6 +27,7 @@ from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
+from tests.build.objects import Owner
 from tests.plan.jobs import BOTH, make_job, plan, started
 
 
@@ -59,13 +60,13 @@ class Shapes:
         return PodShape(requests={})
 
 
-def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _: None) -> Dispatcher:
+def dispatch(executor: Any, plan: Plan, *, ledger: Ledger | None = None, done: Any = lambda _: None) -> Dispatcher:
     """A dispatcher that was handed that plan for `make_job()`."""
     job, executor.pruned_fields = make_job(), PrunedFields("jobs")
     dispatcher = Dispatcher(
         executor=executor,
         shapes=Shapes(),
-        ledger=ledger,
+        ledger=ledger or Ledger(job_of=lambda _: None, parse=lambda *_: None),
         failed_writes=FailedWrites(DirtySet()),
         metrics=Metrics(),
         is_fresh=lambda: True,
@@ -128,6 +129,21 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     await asyncio.sleep(0)  # the end of a task is told a turn later
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0"]
     assert ledger.seconds_until_expiry() <= ASSUMED_SECONDS
+
+
+@pytest.mark.parametrize("name", ["toy-master-0", "toy-worker-0"], ids=["sent", "not sent"])
+async def test_the_end_of_a_deleted_jobs_plan_leaves_the_pods_of_its_successor_alone(name: str) -> None:
+    """The job was deleted and created again under its name. Its successor's pod of that name is still under way."""
+    executor, job, ledger = Stopped(), make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
+    await executor.begun.wait()
+    successor = Owner(job.namespace, job.name, "uid-of-the-successor")
+    for create in creates:
+        ledger.assumed.add(successor, create, PodShape(requests={}))
+    await dispatcher.stop()
+    await asyncio.sleep(0)  # the end of a task is told a turn later
+    assert [one.until for one in ledger.assumed.of_job(successor.uid) if one.name == name] == [inf]
 
 
 async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:

@@ -204,7 +204,7 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     assert (world.foreign_pods.expired, world.foreign_pods.again_at_epoch) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
-    assert [pod.metadata.uid for pod in world.foreign_pods.expired] == ["u"]
+    assert [pod.metadata.uid for pod, _ in world.foreign_pods.expired] == ["u"]
 
 
 def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_has_run_out():
@@ -213,7 +213,7 @@ def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_ha
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     assert world.look().reserved == "n2"
     assert world.foreign_pods.refresh(NOW + 30) == ()
-    assert [pod.metadata.uid for pod in world.foreign_pods.expired] == ["u"]
+    assert [pod.metadata.uid for pod, _ in world.foreign_pods.expired] == ["u"]
 
 
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
@@ -394,7 +394,7 @@ BINDS_WITHOUT_US: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("why", BINDS_WITHOUT_US)
-def test_the_room_of_a_nominated_pod_is_its_own_though_the_operator_would_make_no_room_for_the_pod(why: str):
+def test_a_nominated_pod_keeps_its_room_though_the_operator_would_make_none_for_it(why: str):
     """Its scheduler has preempted pods for it. A pod that the operator created in that room would be preempted, too."""
     world = World()
     world.pod(nominated="n1", **BINDS_WITHOUT_US[why])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,13 @@ from elastic_operator.cluster.errors import ApiError, Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Nomination
-from elastic_operator.read.foreign.reservation import CONDITION, Reservation
+from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.read.foreign.reservation import CONDITION, Reservation, reservation_of
+from elastic_operator.settings import Settings
 from tests.cluster_unit.build import pod, pod_dict
+from tests.process import test_foreign_pods as gang
+from tests.process.test_foreign_pods import World
+from tests.process.test_gang_nodes import gang_of_three
 
 NOW = 1_000.0
 NODE = "n1"
@@ -24,41 +29,59 @@ class Answers:
     """A session whose writes are answered so; `writes` are those it was asked for."""
 
     def __init__(self, answer: object) -> None:
-        self.answer, self.writes = answer, list[str]()
+        self.answer, self.writes, self.bodies = answer, list[str](), list[dict[str, Any]]()
 
-    async def patch(self, path: str, _body: object, **_: object) -> Any:
+    async def patch(self, path: str, body: dict[str, Any], **_: object) -> Any:
         self.writes.append(path)
+        self.bodies.append(body)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nominator, Metrics, list[str]]:
-    """It knows one foreign pod, whose reservation of another node ran out then; the list has its events' reasons."""
-    pods, told, metrics = Store[Any](), list[str](), Metrics()
-    conditions = []
-    if reserved is not None:
-        before = Reservation("n2", reserved - 60.0, reserved)
-        conditions = [{"type": CONDITION, "status": "True", "message": msgspec.json.encode(before).decode()}]
-    pods.observe(pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
-    events = SimpleNamespace(record=lambda _subject, event: told.append(event.reason))
-    made = Nominator(
+def nominator_of(
+    session: Answers, pods: Store[Any], metrics: Metrics, told: list[Event], now: float = NOW
+) -> Nominator:
+    """A nominator for these pods; `told` gets its events."""
+    return Nominator(
         session,  # type: ignore[arg-type] # as much of one as is used
         pods,
         keeps_seconds=60.0,
         grace_ceiling=lambda _: 30,
-        events=events,  # type: ignore[arg-type]
+        events=SimpleNamespace(record=lambda _subject, event: told.append(event)),  # type: ignore[arg-type]
         metrics=metrics,
-        now=lambda: NOW,
+        now=lambda: now,
         on_change=lambda: None,
     )
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"giver": "a/giver"})])
+
+
+def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nominator, Metrics, list[Event]]:
+    """It knows one foreign pod, whose reservation of another node ran out then; the list has its events."""
+    pods, told, metrics = Store[Any](), list[Event](), Metrics()
+    conditions = []
+    if reserved is not None:
+        before = Reservation("n2", reserved - 60.0, reserved)
+        conditions = [{"type": CONDITION, "status": "True", "message": msgspec.json.encode(before).decode()}]
+    pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
+    made = nominator_of(session, pods, metrics, told)
+    expired = [(waiting, reservation_of(waiting))] if conditions else []
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired)
     return made, metrics, told
 
 
+def reasons(told: list[Event]) -> list[str]:
+    return [event.reason for event in told]
+
+
+def reserved_by(session: Answers) -> Reservation:
+    """The reservation that was written last."""
+    (condition,) = session.bodies[-1]["status"]["conditions"]
+    return msgspec.json.decode(condition["message"], type=Reservation)
+
+
 async def may_go(made: Nominator) -> bool:
-    """Whether the job that is to make way may let its pods go."""
-    gate = made.steps_before("giver")
+    """Whether the victim job may release its pods."""
+    gate = made.steps_before("victim")
     assert gate is not None
     return await gate()
 
@@ -67,7 +90,8 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     session = Answers(pod_dict("owner", phase="Pending", gpus=1, rv=2))
     made, _, told = nominator(session)
     assert await may_go(made)
-    assert (session.writes, told) == (["/api/v1/namespaces/a/pods/owner/status"], ["QuotaReclaimed"])
+    assert session.writes == ["/api/v1/namespaces/a/pods/owner/status"]
+    assert reasons(told) == ["QuotaReclaimed"]
     assert made.backoff("uid-owner") is None
 
 
@@ -79,7 +103,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     ],
     ids=["no answer", "refused"],
 )
-async def test_no_pod_goes_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
+async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
     until, said = made.backoff("uid-owner") or (0.0, "")
@@ -103,8 +127,40 @@ async def test_the_end_of_a_reservation_is_told_once_however_often_the_next_one_
     assert told == []
     session.answer = pod_dict("owner", phase="Pending", gpus=1, rv=2)
     assert await may_go(made)
-    assert told == ["ReservationExpired", "QuotaReclaimed"]
+    assert reasons(told) == ["ReservationExpired", "QuotaReclaimed"]
     assert metrics.reservations_expired._value.get() == 1
+
+
+async def test_a_prolonged_reservation_that_moves_to_another_node_has_not_run_out() -> None:
+    """Its written end is over, but the pods on its node are still leaving (145). Then another pod takes the node."""
+    world = World(emptied={"n2"})
+    world.pod(nominated="n2", reservation=Reservation("n2", gang.NOW - 60, gang.NOW - 30))
+    assert world.look(gang.NOW).reserved == "n2"
+    session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
+    made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
+    made.plan([Nomination("u", "team", "p", "n1", reserved="n2")], world.foreign_pods.expired)
+    await settled(made)
+    assert reasons(told) == ["QuotaReclaimed"]
+    assert (reserved_by(session).node, reserved_by(session).avoid) == ("n1", {})
+
+
+async def test_the_end_of_a_place_that_was_moved_within_its_gang_is_that_of_its_present_node() -> None:
+    """g2 keeps its nomination for n2, where its gang mate runs, and has had the mate's place n1 since then (167)."""
+    world, late = gang_of_three(), gang.NOW + Settings().reclaim.reservation_seconds
+    world.bound(1, "n2", kept="n1")
+    assert world.kept()["g2"] == "n1"
+    assert world.kept(late)["g2"] == ""
+    session, told = Answers(pod_dict("g2", namespace="team", uid="uid-g2", rv=1000)), list[Event]()
+    made = nominator_of(session, world.pods, Metrics(), told, late)
+    made.plan([], [(pod, reserved) for pod, reserved in world.foreign_pods.expired if pod.metadata.name == "g2"])
+    await settled(made)
+    assert [event.message.split(" before")[0] for event in told] == ["kube-scheduler did not bind the pod to n1"]
+    assert reserved_by(session).avoid.keys() == {"n1"}
+
+
+async def settled(made: Nominator) -> None:
+    """All writes under way are over."""
+    await asyncio.gather(*(write.task for write in made._writing.values()))
 
 
 def errors(metrics: Metrics) -> float:

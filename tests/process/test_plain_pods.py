@@ -165,7 +165,7 @@ async def test_limits_that_fall_are_written_before_others_rise(here: World):
     assert here.writes[before:] == [("PUT", "b"), ("PUT", "a")]
 
 
-async def test_it_goes_with_the_policy_or_when_the_namespace_is_not_covered_any_more(here: World):
+async def test_a_quota_is_deleted_with_its_policy_or_when_the_namespace_leaves_the_policy(here: World):
     here.run_pass("a", "b")
     await at_rest()
     here.run_pass("b")
@@ -194,7 +194,7 @@ async def test_nothing_is_written_in_a_namespace_that_goes(here: World):
     assert here.writes == []
 
 
-async def test_one_that_somebody_deletes_comes_back(here: World):
+async def test_a_deleted_quota_is_created_again(here: World):
     here.run_pass("a")
     await at_rest()
     uid = here.seen("a")["metadata"]["uid"]
@@ -209,7 +209,7 @@ async def test_one_that_somebody_deletes_comes_back(here: World):
     [{"hard": {f"requests.{GPU}": "80"}}, {"hard": {f"requests.{GPU}": "8", "pods": "0"}}, {"hard": {}}],
     ids=["a higher limit", "another limit", "no limit"],
 )
-async def test_one_that_somebody_changes_is_put_back(here: World, change: dict[str, Any]):
+async def test_a_changed_quota_is_restored(here: World, change: dict[str, Any]):
     here.run_pass("a")
     await at_rest()
     made = here.seen("a")["spec"]
@@ -219,7 +219,7 @@ async def test_one_that_somebody_changes_is_put_back(here: World, change: dict[s
     assert here.seen("a")["spec"] == made
 
 
-async def test_one_whose_scope_somebody_takes_away_is_put_back(here: World):
+async def test_a_quota_whose_scope_is_removed_is_restored(here: World):
     here.run_pass("a")
     await at_rest()
     made = here.seen("a")["spec"]
@@ -238,7 +238,7 @@ async def test_what_pods_use_of_it_is_no_news(here: World):
     assert here.writes == [("POST", "a")]
 
 
-async def test_one_that_was_made_unseen_is_not_made_again_and_again(here: World):
+async def test_a_quota_that_was_created_unseen_is_not_created_again_and_again(here: World):
     here.api.put(path("a"), {"spec": {"hard": {}}})
     here.run_pass("a")
     await asyncio.sleep(60)
@@ -261,7 +261,7 @@ async def test_a_write_that_fails_is_tried_again_without_news_and_logged_once(
     assert len([record for record in caplog.records if record.name == upkeep.__name__]) == 1
 
 
-async def test_one_that_cannot_be_written_does_not_keep_the_others(here: World):
+async def test_a_quota_that_cannot_be_written_does_not_keep_the_others(here: World):
     here.api.fail("POST", 403)
     here.run_pass("a", "b")
     await at_rest()

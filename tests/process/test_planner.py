@@ -524,7 +524,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     assert world.stored.reader.external_changes.since == since
 
 
-def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
+def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatch):
     time = SimpleNamespace(passed=0.0)
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
@@ -804,7 +804,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         assert looked_at() == ["third"]
 
 
-def test_a_job_whose_size_is_held_is_looked_at_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
+def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
     world = world_with_a_job()
     held = STATUSES[2] | {"heldUntil": datetime.fromtimestamp(world.now + 500, UTC).isoformat()}
     for name, status in (("first", held), ("second", STATUSES[2])):

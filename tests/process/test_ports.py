@@ -11,7 +11,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker
+from elastic_operator.loop.reclaim.dry_run import DryRunner, DryRunQuestion
 from elastic_operator.loop.writes.create import Creator
 from elastic_operator.loop.writes.master import Masters, changed_route
 from elastic_operator.plan.facts.decisions import CreatePod, Route
@@ -101,7 +101,7 @@ async def test_a_dry_run_asks_for_the_ports_that_the_created_pods_declare(runtim
     if began != "now":
         service = api.put("/api/v1/namespaces/a/services/toy-master", service_of(job, 29400))
         stores.services.observe(objects.decode(service, objects.Service))
-    await AdmissionChecker(session, stores, BUILD).run(AdmissionCheck(job, CREATES))
+    await DryRunner(session, stores, BUILD).ask(DryRunQuestion(job, CREATES))
     asked = {tuple(declared(pod)) for _, _, query, pod in api.seen if "dryRun" in query}
     master, worker, *_ = await carry_out(job, session, api)
     assert asked == {tuple(declared(pod)) for pod in (master, worker)}

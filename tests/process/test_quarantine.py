@@ -40,7 +40,7 @@ def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(
     ]
 
 
-def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_an_edit(clock):
+def test_the_shortest_wait_comes_first_again_after_a_success_a_long_quiet_or_an_edit(clock):
     found = Quarantine()
     raised(found, 5, clock)
     found.note_success("uid")

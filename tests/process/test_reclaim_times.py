@@ -115,7 +115,7 @@ def test_a_pod_that_is_to_go_again_later_went_once():
     assert watched.told()[3] == 2
 
 
-def test_nothing_goes_for_a_pod_that_only_has_the_name_of_a_job_that_takes():
+def test_no_eviction_counts_for_a_pod_with_only_the_name_of_a_preemptor():
     namesake = replace(make_foreign_pod("k", 1, unplannable="its claim is not bound"), uid="u")
     watched = Watched(borrower(), make_job("k", 2, team="a"), foreign_pods=[namesake])
     watched.allocate()

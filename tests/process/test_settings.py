@@ -43,6 +43,17 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("written", "named"), [("", "from-the-file"), ('""', ""), ("''", "")], ids=["empty", "quotes", "single quotes"]
+)
+def test_an_empty_variable_sets_nothing_and_quotes_set_the_empty_string(tmp_path, written: str, named: str):
+    variables = {"WORKER_PRIORITY_CLASS_NAME": written, "PORT": "", "RECLAIM__PAUSED": "", "WATCH_NAMESPACES": ""}
+    text = "{workerPriorityClassName: from-the-file, port: 5, reclaim: {paused: true}, watchNamespaces: [a]}"
+    loaded = load(tmp_path, text, **{f"ELASTIC_OPERATOR_{name}": value for name, value in variables.items()})
+    assert loaded.worker_priority_class_name == named
+    assert (loaded.port, loaded.reclaim.paused, loaded.watch_namespaces) == (5, True, ("a",))
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("gpuResource: [x]", "gpuResource: a list: must be absent: there is no such field"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import pytest
 
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -29,77 +27,77 @@ def gang(count: int, **more: ForeignPod | None) -> dict[str, dict[str, ForeignPo
     return {"g": {f"g{i}": make_foreign_pod(f"g{i}", gang="g") for i in range(count)} | more}
 
 
-def held(
+def unserved(
     gangs: WholeGangs,
     waiting: dict[str, dict[str, ForeignPod | None]],
     now: float,
     untried: frozenset[str] = frozenset(),
 ) -> set[str]:
-    """The pods that are held back: each is on its own and takes nothing."""
+    """The pods of gangs that are not served: each is on its own, and preempts nothing."""
     instead = gangs.without_unsettled(waiting, untried, now)
     assert not any(pod.gang for pod in instead.values())
     return {uid for uid, pod in instead.items() if not pod.may_preempt}
 
 
-def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
+def test_a_gang_is_served_once_it_has_not_grown_for_a_second() -> None:
     gangs, two, three = WholeGangs(), gang(2), gang(3)
-    assert held(gangs, two, NOW) == {"g0", "g1"}
-    assert gangs.again_at_epoch == ceil(SETTLED)
-    assert len(held(gangs, three, SETTLED - 0.1)) == 3
-    assert len(held(gangs, three, SETTLED)) == 3
-    assert held(gangs, three, SETTLED + 1.0) == set()
+    assert unserved(gangs, two, NOW) == {"g0", "g1"}
+    assert gangs.again_at_epoch == SETTLED
+    assert len(unserved(gangs, three, SETTLED - 0.1)) == 3
+    assert len(unserved(gangs, three, SETTLED)) == 3
+    assert unserved(gangs, three, SETTLED + 1.0) == set()
     assert gangs.again_at_epoch == float("inf")
 
 
-def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> None:
+def test_a_gang_that_keeps_growing_is_served_as_it_is_after_ten_seconds() -> None:
     gangs = WholeGangs()
     times = [NOW + 0.5 * i for i in range(25)]
-    served = [not held(gangs, gang(2 + i), now) for i, now in enumerate(times)]
+    served = [not unserved(gangs, gang(2 + i), now) for i, now in enumerate(times)]
     assert served == [now >= NOW + MAX_GROWING_SECONDS for now in times]
 
 
 def test_gang_that_grows_again_waits_until_all_pods_exist() -> None:
     gangs, later = WholeGangs(), SETTLED + 100.0
-    held(gangs, gang(2), NOW)
-    assert held(gangs, gang(2), SETTLED) == set()
-    assert len(held(gangs, gang(10), later)) == 10
-    assert len(held(gangs, gang(20), later + 0.5)) == 20
-    assert held(gangs, gang(20), later + 0.5 + SETTLED_SECONDS) == set()
+    unserved(gangs, gang(2), NOW)
+    assert unserved(gangs, gang(2), SETTLED) == set()
+    assert len(unserved(gangs, gang(10), later)) == 10
+    assert len(unserved(gangs, gang(20), later + 0.5)) == 20
+    assert unserved(gangs, gang(20), later + 0.5 + SETTLED_SECONDS) == set()
 
 
 def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
-    assert held(gangs, gang(1), NOW) == {"g0"}
+    assert unserved(gangs, gang(1), NOW) == {"g0"}
     (alone,) = gangs.without_unsettled(gang(1), frozenset(), SETTLED).values()
     assert (alone.gang, alone.may_preempt) == ("", True)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
-    assert held(gangs, gang(1), SETTLED) == set()
+    assert unserved(gangs, gang(1), SETTLED) == set()
 
 
 def test_a_new_leader_waits_for_no_gang_that_was_made_long_before() -> None:
-    assert held(WholeGangs(), gang(2), NOW) == {"g0", "g1"}
-    assert held(WholeGangs(), gang(2), NOW + 60) == set()
+    assert unserved(WholeGangs(), gang(2), NOW) == {"g0", "g1"}
+    assert unserved(WholeGangs(), gang(2), NOW + 60) == set()
 
 
-def test_one_that_has_a_node_or_is_gone_does_not_make_the_others_wait_anew() -> None:
+def test_a_pod_of_a_gang_that_has_a_node_or_is_gone_does_not_make_the_others_wait_again() -> None:
     gangs = WholeGangs()
-    held(gangs, gang(3), NOW)
-    assert held(gangs, gang(2), SETTLED) == set()
+    unserved(gangs, gang(3), NOW)
+    assert unserved(gangs, gang(2), SETTLED) == set()
 
 
-def test_a_gang_is_held_back_while_one_of_its_pods_waits_for_something_else() -> None:
+def test_a_gang_is_not_served_while_one_of_its_pods_waits_for_something_else() -> None:
     gangs = WholeGangs()
-    held(gangs, gang(2, other=None), NOW)
-    assert held(gangs, gang(2, other=None), SETTLED) == {"g0", "g1"}
+    unserved(gangs, gang(2, other=None), NOW)
+    assert unserved(gangs, gang(2, other=None), SETTLED) == {"g0", "g1"}
 
 
-def test_one_that_may_be_split_is_not() -> None:
+def test_a_gang_that_may_be_split_does_not_wait_for_pods_that_wait_for_something_else() -> None:
     gangs = WholeGangs()
     waiting = {
         "g": {f"g{i}": make_foreign_pod(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}
     }
-    held(gangs, waiting, NOW)
-    assert held(gangs, waiting, SETTLED) == set()
+    unserved(gangs, waiting, NOW)
+    assert unserved(gangs, waiting, SETTLED) == set()
 
 
 def gang_that_may_be_split(tried: int, pods: int) -> tuple[dict[str, dict[str, ForeignPod | None]], frozenset[str]]:
@@ -109,29 +107,29 @@ def gang_that_may_be_split(tried: int, pods: int) -> tuple[dict[str, dict[str, F
     return {"g": there | dict.fromkeys(uids[tried:])}, frozenset(uids[tried:])
 
 
-def test_one_that_may_be_split_waits_while_kube_scheduler_tries_its_pods_one_after_the_other() -> None:
+def test_a_gang_that_may_be_split_waits_while_kube_scheduler_tries_its_pods_one_by_one() -> None:
     gangs = WholeGangs()
     for tried in range(1, 30):
         waiting, untried = gang_that_may_be_split(tried, 30)
-        assert len(held(gangs, waiting, NOW + tried, untried)) == tried
-    assert held(gangs, *(gang_that_may_be_split(30, 30)[0], NOW + 30)) == set()
+        assert len(unserved(gangs, waiting, NOW + tried, untried)) == tried
+    assert unserved(gangs, *(gang_that_may_be_split(30, 30)[0], NOW + 30)) == set()
 
 
-def test_one_that_may_be_split_is_served_without_pods_that_kube_scheduler_does_not_try_for_ten_seconds() -> None:
+def test_a_gang_that_may_be_split_is_served_without_pods_that_stay_untried_for_ten_seconds() -> None:
     gangs, (waiting, untried) = WholeGangs(), gang_that_may_be_split(2, 4)
-    assert len(held(gangs, waiting, NOW, untried)) == 2
+    assert len(unserved(gangs, waiting, NOW, untried)) == 2
     waiting, untried = gang_that_may_be_split(3, 4)
-    assert len(held(gangs, waiting, NOW + 5, untried)) == 3
-    assert len(held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS - 0.1, untried)) == 3
-    assert gangs.again_at_epoch == ceil(NOW + 5 + MAX_GROWING_SECONDS)
-    assert held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS, untried) == set()
+    assert len(unserved(gangs, waiting, NOW + 5, untried)) == 3
+    assert len(unserved(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS - 0.1, untried)) == 3
+    assert gangs.again_at_epoch == NOW + 5 + MAX_GROWING_SECONDS
+    assert unserved(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS, untried) == set()
 
 
-def test_one_that_may_be_split_does_not_wait_for_untried_pods_for_ever() -> None:
+def test_a_gang_that_may_be_split_does_not_wait_for_untried_pods_for_ever() -> None:
     gangs = WholeGangs()
     times = [NOW + 5.0 * i for i in range(20)]
     cases = [(now, *gang_that_may_be_split(2 + i, 40)) for i, now in enumerate(times)]
-    served = [not held(gangs, waiting, now, untried) for now, waiting, untried in cases]
+    served = [not unserved(gangs, waiting, now, untried) for now, waiting, untried in cases]
     assert served == [now >= NOW + MAX_UNTRIED_SECONDS for now in times]
 
 
@@ -141,53 +139,53 @@ def test_if_one_pod_of_a_gang_cannot_be_placed_no_pods_are_evicted_but_for_promi
         "bad": make_foreign_pod("bad", gang="g", unplannable="its claim is not bound"),
         "promised": make_foreign_pod("promised", gang="g", reserved="n1"),
     }
-    held(gangs, gang(1, **more), NOW)
-    assert held(gangs, gang(1, **more), SETTLED) == {"g0", "bad"}
+    unserved(gangs, gang(1, **more), NOW)
+    assert unserved(gangs, gang(1, **more), SETTLED) == {"g0", "bad"}
 
 
 def test_a_gang_of_too_many_pods_is_not_served() -> None:
     gangs, large = WholeGangs(), gang(MAX_PODS_OF_A_GANG + 1)
-    held(gangs, large, NOW)
-    assert len(held(gangs, large, SETTLED)) == MAX_PODS_OF_A_GANG + 1
+    unserved(gangs, large, NOW)
+    assert len(unserved(gangs, large, SETTLED)) == MAX_PODS_OF_A_GANG + 1
 
 
 def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
     gangs, large, tried = WholeGangs(), gang(64), frozenset({"g"})
-    held(gangs, large, NOW)
-    times, now = [], float(ceil(SETTLED))
+    unserved(gangs, large, NOW)
+    times, now = [], SETTLED
     for _ in range(8):
-        assert held(gangs, large, now) == set()
+        assert unserved(gangs, large, now) == set()
         first_backoffs = gangs.note_served(frozenset(), tried, now)
         assert first_backoffs == ([] if times else [frozenset(large["g"])])
         times.append(gangs.again_at_epoch - now)
-        assert len(held(gangs, large, now)) == 64
+        assert len(unserved(gangs, large, now)) == 64
         now = gangs.again_at_epoch
     assert times == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
-    assert held(gangs, large, now) == set()
+    assert unserved(gangs, large, now) == set()
     gangs.note_served(frozenset({"g0"}), tried, now)
-    assert held(gangs, large, now) == set()
+    assert unserved(gangs, large, now) == set()
     gangs.note_served(frozenset(), tried, now)
     assert gangs.again_at_epoch == now + 2.0
 
 
 def test_during_back_off_no_pods_are_evicted_for_promised_places_either() -> None:
     gangs, part = WholeGangs(), gang(2, promised=make_foreign_pod("promised", gang="g", reserved="n1"))
-    held(gangs, part, NOW)
-    assert held(gangs, part, SETTLED) == set()
+    unserved(gangs, part, NOW)
+    assert unserved(gangs, part, SETTLED) == set()
     gangs.note_served(frozenset(), frozenset({"g"}), SETTLED)
-    assert held(gangs, part, SETTLED) == {"g0", "g1", "promised"}
+    assert unserved(gangs, part, SETTLED) == {"g0", "g1", "promised"}
 
 
 def test_a_gang_that_was_not_tried_does_not_rest() -> None:
     gangs = WholeGangs()
-    held(gangs, gang(2), NOW)
-    assert held(gangs, gang(2), SETTLED) == set()
+    unserved(gangs, gang(2), NOW)
+    assert unserved(gangs, gang(2), SETTLED) == set()
     assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
-    assert gangs.again_at_epoch == ceil(SETTLED + 1.0)
-    assert held(gangs, gang(2), SETTLED) == set()
+    assert gangs.again_at_epoch == SETTLED + 1.0
+    assert unserved(gangs, gang(2), SETTLED) == set()
 
 
-def test_the_same_requests_are_held_back_as_the_same_objects() -> None:
+def test_the_same_requests_that_are_not_served_are_the_same_objects() -> None:
     gangs, waiting = WholeGangs(), gang(2)
     first, again = (gangs.without_unsettled(waiting, frozenset(), now) for now in (NOW, NOW + 0.0001))
     assert all(first[uid] is again[uid] for uid in first)

@@ -52,7 +52,7 @@ STARVATION_SECONDS = 600
 
 @dataclass(slots=True)
 class Trial:
-    """What one job's next size would have to take: GPUs used per team, what is left per node, and who goes."""
+    """A try of one job's next size: the GPUs that each team uses then, the room left on each node, and the victims."""
 
     used: dict[str, int]
     free: dict[str, dict[str, int]]
@@ -104,7 +104,7 @@ class State:
         return (pod for pod in self.pods if owner_of(pod) and owner_of(pod)["uid"] not in self.jobs and staying(pod))
 
     def foreign(self) -> Iterator[Body]:
-        """Foreign pods that somebody must make way for if they are entitled to it, as jobs of one pod."""
+        """Foreign pods for which pods must be evicted if they are entitled to it, as jobs of one pod."""
         for pod in self.waiting:
             by_itself = preempts(pod) and pod_priority(pod) > 0
             if not by_itself and not avoids(pod, self.now) and not nominated_for(pod):
@@ -215,7 +215,10 @@ class State:
     # -- trying it out -----------------------------------------------------------------------------------------------
 
     def _place(self, job: Body, requests: Amounts, need: int, trial: Trial, right: Right) -> bool:
-        """Put one pod where the fewest others must go; False if it fits nowhere. `need` are all GPUs still lacking."""
+        """Put one pod on the node with the fewest victims; False if it fits nowhere.
+
+        `need`: the GPUs that the job still lacks in all.
+        """
         ways = []
         for name, node in self.nodes.items():
             fits = self._is_open(node) and suits(job["spec"]["template"], node)
@@ -233,7 +236,7 @@ class State:
         return True
 
     def _way(self, job: Body, requests: Amounts, need: int, node: str, trial: Trial, right: Right) -> list[Body] | None:
-        """The workers that must go for the pod to fit on the node; None if it cannot.
+        """The workers that must be evicted for the pod to fit on the node; None if it cannot.
 
         Nor where CPUs are short, too: which of several workers goes then decides how many others still can.
         """

@@ -43,7 +43,7 @@ def _asks_where(world: World) -> tuple[str, str]:
 
 
 def place_is_upset(world: World) -> str:
-    """Something happens to a foreign pod that is nominated for a node, or to that node, or to what makes way for it."""
+    """Something happens to a foreign pod that is nominated for a node, or to that node, or to its victims."""
     found = world.choose([pod for pod, _ in promised(world.server)])
     if found is None:
         return ""

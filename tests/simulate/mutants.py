@@ -138,7 +138,7 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
 
 
 def _one_too_many(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:
-    """Beside those that must go, one more worker of a job that loses some."""
+    """Beside the victims, one more worker of a victim job."""
     units = list(units)
     preempt_units(state, preemptor, units)
     entry = units[0].entry

@@ -16,8 +16,8 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.metrics.stats import JobStats
-from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.planner import Planner
@@ -119,10 +119,8 @@ class Operator:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass().due_monotonic - self.server.clock.monotonic()
         for _ in range(MOST_TURNS):
-            loop, admission_checks = self.controller, self.controller.admission_checks._running
-            if not (
-                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or loop.logs._reading
-            ):
+            loop, dry_runs = self.controller, self.controller.dry_runs._running
+            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or dry_runs or loop.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

@@ -56,7 +56,7 @@ class Reclaims:
             gone = [self.deleted[uid] for uid in reclaim.victims if uid in self.deleted]
             if gone:
                 assert pod is not None, "nobody but the operator did anything meanwhile"
-                self._go_for(pod, reclaim, gone)
+                self._evicted_for(pod, reclaim, gone)
 
     def _fits_there(self, pod: Body) -> None:
         """It waits for GPUs, and has room once all that leaves has left, beside others that are nominated there."""
@@ -72,17 +72,17 @@ class Reclaims:
         rest = [requests_of(p) for p, where in promised(self.server) if where == name and name_of(p) != name_of(pod)]
         require(room_for(requests_of(pod), node, [*held, *rest]), f"{message}, and has no room there")
 
-    def _go_for(self, pod: Body, reclaim: Nomination, gone: list[Write]) -> None:
+    def _evicted_for(self, pod: Body, reclaim: Nomination, gone: list[Write]) -> None:
         names = [name_of(write.pod) for write in gone]
         for write in gone:
             early = write.promised.get(reclaim.uid) != reclaim.node
-            require(not early, f"{name_of(write.pod)} goes for {name_of(pod)}, which is not nominated")
+            require(not early, f"{name_of(write.pod)} is evicted for {name_of(pod)}, which is not nominated")
             higher = preempts(pod) and pod_priority(pod) > pod_priority(write.pod)
-            require(not higher, f"{name_of(write.pod)} goes for {name_of(pod)}, for which the scheduler preempts")
+            require(not higher, f"{name_of(write.pod)} is evicted for {name_of(pod)}, for which the scheduler preempts")
         if requests_of(pod)["cpu"] == 1 and gpus_of(pod) == 1 and self._keep_their_jobs(gone):
             bound = sum(bool(node_of(write.pod)) for write in gone)
             others = sum(gpus_of(one) for one in self.server.all(kinds.PODS) if self._waits_on(one, reclaim.node))
-            require(bound <= 1 + others, f"{names} go for {name_of(pod)}, which asks for one GPU")
+            require(bound <= 1 + others, f"{names} are evicted for {name_of(pod)}, which asks for one GPU")
         self._is_entitled(pod, gone)
 
     def _waits_on(self, pod: Body, node: str) -> bool:
@@ -113,7 +113,7 @@ class Reclaims:
                 continue
             after = {one: demand.staying.get(one, 0) + gpus_of(pod) for one in ours}
             within = all(after[one] <= self.policies.rule(one, flavor).guaranteed for one in ours)
-            message = f"{name_of(write.pod)} of {other} goes for {name_of(pod)} of {team}"
+            message = f"{name_of(write.pod)} of {other} is evicted for {name_of(pod)} of {team}"
             for one in ours:
                 most = max(right.shares[one] + 2, self.policies.rule(one, flavor).guaranteed)
                 require(after[one] <= most, f"{message}, which would use {after[one]} GPUs of {most}")

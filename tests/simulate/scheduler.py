@@ -174,7 +174,7 @@ class Scheduler:
         return name
 
     def _victims(self, pod: Body, node: Body) -> Sequence[Body] | None:
-        """Those that must go for the pod to fit; None if it does not even fit without all of lower priority."""
+        """The victims without which the pod fits; None if it does not even fit without all of lower priority."""
         here = [p for p in self.server.all(PODS) if node_of(p) == name_of(node) and not ended(p)]
         lower = [p for p in here if pod_priority(p) < pod_priority(pod) and not terminating(p)]
         held = [requests_of(p) for p in here if p not in lower] + self._promised(pod).get(name_of(node), [])

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
+from elastic_operator.settings import ReclaimSettings
 from tests.simulate import operators
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of, terminating
@@ -173,13 +174,18 @@ def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
         run_scenario(scenario)
 
 
-def test_without_a_setting_half_of_the_gpus_may_go_for_one_and_never_fewer_than_sixteen() -> None:
+def test_by_default_half_of_the_gpus_and_at_least_sixteen_pods_may_be_evicted_for_one() -> None:
     def most(gpus: int) -> tuple[int, int]:
         return SETTINGS.reclaim.most_evictions(gpus)
 
     assert most(8) == (16, 32)
     assert most(512) == (256, 512)
     assert most(8000) == (4000, 8000)
+
+
+def test_a_raised_limit_of_a_team_leaves_that_of_the_cluster_as_it_is() -> None:
+    raised = ReclaimSettings(max_evictions_per_decision=1000)
+    assert [raised.most_evictions(gpus) for gpus in (8, 512)] == [(1000, 32), (1000, 512)]
 
 
 def test_by_default_a_gang_within_its_guarantee_gets_its_place_at_once_however_large() -> None:

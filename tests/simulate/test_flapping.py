@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.metrics.jobs import job_families
+from elastic_operator.metrics.job_series import job_families
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs

@@ -85,7 +85,7 @@ def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_
     run_scenario(scenario, seed=seed)
 
 
-def test_nothing_is_evicted_for_a_job_whose_pods_are_all_alike_until_kube_scheduler_has_tried_each_of_them() -> None:
+def test_no_pod_is_evicted_for_a_job_of_equal_pods_until_kube_scheduler_has_tried_each() -> None:
     async def scenario(world: World) -> None:
         size = NODES - 2
         await full_cluster(world, guaranteed=size * GPUS)

@@ -12,18 +12,11 @@ from typing import Any
 
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.controller import Controller
-from elastic_operator.metrics import Metrics
-from elastic_operator.read.foreign.gang_nodes import GangNodes
 from tests.simulate import server as kinds
 from tests.simulate.test_eviction_limits import teams, with_limits
 from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
 from tests.simulate.virtual_clock import VirtualClock
 from tests.simulate.world import World
-
-OF_OTHERS = (Controller, GangNodes, Metrics)
-"""These forget other things than jobs."""
-
 
 NOT_BY_JOB = (Store, EventRecorder)
 """These forget by number or time, or outlive a leader's loop (docs/internals.md)."""
@@ -44,7 +37,7 @@ def parts_of(thing: Any) -> list[Any]:
 def test_every_memory_of_jobs_is_in_the_list_that_each_pass_goes_through() -> None:
     controller = World(VirtualClock(), Random(1)).operator.controller
     found = {type(one) for one in parts_of(controller) if hasattr(one, "forget_deleted")}
-    assert found - set(OF_OTHERS) == {type(one) for one in controller.of_jobs}
+    assert found == {type(one) for one in controller.of_jobs}
 
 
 def things_in(thing: Any) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import admission_answers, admission_checks
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -231,7 +231,7 @@ def test_a_full_quota_on_the_number_of_pods_does_not_matter_if_leaving_pods_fill
     run_scenario(scenario)
 
 
-def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_for() -> None:
+def test_pods_with_idle_room_are_created_though_a_quota_refuses_those_that_need_evictions() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=4, red=8)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
@@ -248,7 +248,7 @@ def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_
     run_scenario(scenario)
 
 
-def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_would_go_for() -> None:
+def test_new_idle_room_is_used_at_once_though_a_quota_refuses_pods_that_need_evictions() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=4, red=8)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
@@ -299,7 +299,7 @@ def test_of_more_preemptors_than_dry_runs_within_the_life_of_an_answer_each_gets
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(admission_answers, "PASSED_SECONDS", 3.0):
+    with patch.object(dry_run_answers, "PASSED_SECONDS", 3.0):
         run_scenario(scenario)
 
 
@@ -309,7 +309,7 @@ def limit_of(world: World, job: Body) -> str:
     return next(str(one["reason"]) for one in now["status"]["conditions"] if one["type"] == ConditionType.FULL_SIZE)
 
 
-def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
+def test_a_job_with_a_deferred_release_gets_lost_pods_again() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=2, red=4)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 6})
@@ -333,7 +333,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         await world.advance(5)
         assert limit_of(world, green) != SizeReason.AT_MAXIMUM
 
-    with patch.object(admission_checks.AdmissionChecks, "_may_ask", lambda *_: False):
+    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
         run_scenario(scenario)
 
 
@@ -348,7 +348,7 @@ def test_pending_pod_does_not_wait_long_for_answers_about_another_preemptor() ->
         assert not pods_of(world, job)
         assert len(pods_of(world, green)) == 7
 
-    with patch.object(admission_checks.AdmissionChecks, "_may_ask", lambda *_: False):
+    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
         run_scenario(scenario)
 
 

@@ -11,6 +11,7 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import store_view as stored
 from elastic_operator.plan import planner
+from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.read import specs
 from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
@@ -71,6 +72,28 @@ def test_a_new_leader_acts_first_where_a_pod_is_to_come() -> None:
         assert last.metadata.name in owners(world)
 
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
+        run_scenario(scenario)
+
+
+def test_the_first_pass_of_a_new_leader_makes_few_plans_besides_those_with_pods_to_create() -> None:
+    """Its writes begin when it has ended (211)."""
+
+    async def scenario(world: World) -> None:
+        with_jobs(world, JOBS)
+        await world.come_to_rest()
+        lost = next(iter(world.server.all(kinds.PODS)))
+        world.server.remove(kinds.PODS, lost)
+        world.operator.controller.forget()
+        world.operator.controller.planner.plans = LastPlans()
+        planned = list[str]()
+        reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, planned)
+        with patch.object(planner, "reconcile", reconcile):
+            await world.run_pass()
+            assert (len(planned), owner_of(lost)["name"] in planned) == (AT_ONCE + 1, True)
+            await world.run_pass()
+        assert set(planned) == {job["metadata"]["name"] for job in world.server.all(kinds.JOBS)}
+
+    with patch.object(reconciler, "FIRST_PLANS", AT_ONCE):
         run_scenario(scenario)
 
 

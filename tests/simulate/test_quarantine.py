@@ -13,7 +13,7 @@ import pytest
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.plan.allocation import allocate
-from elastic_operator.plan.allocation.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.read import policies
 from elastic_operator.settings import ReclaimMode
 from tests.simulate import operators

@@ -12,7 +12,7 @@ from elastic_operator import quarantine
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
 from elastic_operator.loop import controller, reason_messages, reconciler
-from elastic_operator.loop.reclaim import admission_answers, admission_checks, eviction_gate, eviction_limiter
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs, eviction_gate, eviction_limiter
 from elastic_operator.loop.writes import dispatch, status_times
 from elastic_operator.loop.writes import failed_writes as backoff
 from tests.kit.virtual_time import START
@@ -51,8 +51,8 @@ class VirtualClock:
                 eviction_limiter,
                 reconciler,
                 status_times,
-                admission_answers,
-                admission_checks,
+                dry_run_answers,
+                dry_runs,
                 reason_messages,
             )
         ]

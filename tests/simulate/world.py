@@ -110,7 +110,7 @@ class World(Cluster):
             await self.advance(min(max(self.wait, SHORTEST_STEP), LONGEST_STEP))
             if self.checker.changes != before:
                 quiet_since, before = self.clock.passed, self.checker.changes
-            waits = self.operator.controller.reconciler.eviction_gate.awaiting_admission_checks  # (139)
+            waits = self.operator.controller.reconciler.eviction_gate.awaiting_dry_runs  # (139)
             quiet = self.clock.passed - quiet_since >= QUIET_SECONDS and not waits
             if self.raising.tried_again() and quiet:
                 break

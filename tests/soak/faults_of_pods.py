@@ -62,7 +62,7 @@ def deleted(role: str, *, by_force: bool = False) -> Deeds:
 
 
 def guests_come(stage: Stage, rng: Random) -> Iterator[str]:
-    """Plain pods ask for what is guaranteed to their team, and get it; the trainings make way."""
+    """Plain pods ask for what is guaranteed to their team, and get it; the trainings release pods."""
     names = [f"guest-{rng.getrandbits(32):08x}" for _ in range(rng.randint(1, GUARANTEED))]
     kubectl = stage.site.lab.kubectl
     kubectl("-n", GUESTS, "apply", "-f", "-", objects=[_guest(name) for name in names])

@@ -31,12 +31,12 @@ def test_a_process_that_grows_all_the_time_is_found():
     assert found.wrong == ("while operator 1 led, from 0 s on, it grew by 14.2 MB",)
 
 
-def test_one_that_stood_by_and_then_leads_has_not_grown():
+def test_an_operator_that_stood_by_and_then_leads_has_not_grown():
     stood_by = process("1", begin=0, end=900, megabytes=78, leads=False)
     assert judge([*stood_by, *process("1", begin=900, end=1800, megabytes=90)]).wrong == ()
 
 
-def test_one_that_grows_while_it_stands_by_is_found():
+def test_an_operator_that_grows_while_it_stands_by_is_found():
     stood_by = process("1", begin=0, end=900, per_minute=1.0, leads=False)
     assert judge([*stood_by, *process("1", begin=900, end=1800, megabytes=90)]).wrong == (
         "while operator 1 stood by, from 0 s on, it grew by 13.3 MB",

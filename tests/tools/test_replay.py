@@ -144,7 +144,7 @@ def test_the_data_has_the_observation_the_grant_and_the_whole_plan(desk):
     assert plan["status"]["incarnation"] == 2
 
 
-def test_a_pod_that_is_made_is_told_with_its_node_and_a_reason_that_stands_above_is_not_repeated(desk):
+def test_a_created_pod_is_shown_with_its_node_and_a_reason_shown_above_is_not_repeated(desk):
     lines = desk.says("replay", desk.snapshot(crowded())).splitlines()
     assert "  delete over-worker-4: as above" in lines
     [made] = [line for line in desk.says("replay", desk.snapshot(started())).splitlines() if "create a" in line]

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import controller, reconciler
-from elastic_operator.metrics.times import JobTimes
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.allocation.allocate import Allocator
 from tests.kit.requests import Refusal, Request
 from tests.virtual.actions import creations, delete_job, delete_pod, edit, fault, job, nodes, on, replica, settled
@@ -23,7 +23,7 @@ HELD, AT_ONCE = 12, 3
 
 
 def of_held_jobs(request: Request) -> bool:
-    """Whether it writes to one of the jobs that are held back."""
+    """Whether it writes to one of the jobs whose writes are delayed."""
     return request.writes and "/elasticpytorchjobs/held-" in request.path
 
 
@@ -115,7 +115,7 @@ def test_passes_wait_while_writes_of_earlier_passes_wait_for_their_turns() -> No
 
 
 def test_only_the_status_that_a_deletion_waits_for_goes_before_other_changes() -> None:
-    """Jobs that made way a little later than others waited behind the reports of these (147)."""
+    """Jobs that released pods a little later than others waited behind the reports of these (147)."""
     said, patch_object = list[tuple[str, bool]](), Session.patch
 
     async def noted(self: Session, path: str, body: Any, *, before_delete: bool = False, **more: Any) -> Any:

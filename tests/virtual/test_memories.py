@@ -24,14 +24,26 @@ MODULES = re.compile(r"elastic_operator\.((?:cluster|loop|plan|pods|read|upkeep)
 """The modules with memories; `plan/facts/` has values only."""
 WITH_THE_ALLOCATION = "plan/allocation/"
 """What these modules remember ends with the state of the allocation, so a row names the module only."""
-MEMORIES = (dict, set, list, deque, WeakValueDictionary, KeyedCache, SingleCache, LastSeen, PodIndex, DelayQueue)
+MEMORIES = (
+    dict,
+    set,
+    frozenset,
+    list,
+    deque,
+    WeakValueDictionary,
+    KeyedCache,
+    SingleCache,
+    LastSeen,
+    PodIndex,
+    DelayQueue,
+)
 """Types whose objects can remember. Immutable values cannot; the one `DirtySet` is in a table of its own."""
 NOT_LISTED = {
     ("cluster/lease.py", "_lease"): "the memories of watches, the lease and the clock",
     ("cluster/reflector.py", "_params"): "a setting",
     ("cluster/store.py", "_listeners"): "parts of the process",
     ("cluster/write_queue.py", "_waiting"): "requests in flight",
-    ("loop/reclaim/admission_checks.py", "_running"): "tasks in flight",
+    ("loop/reclaim/dry_runs.py", "_running"): "tasks in flight",
     ("loop/reclaim/nominator.py", "_writing"): "tasks in flight",
     ("loop/writes/dispatch.py", "_busy"): "tasks in flight",
     ("pods/failure_logs.py", "_reading"): "tasks in flight",
@@ -39,6 +51,7 @@ NOT_LISTED = {
     ("pods/fair_semaphore.py", "_waiting"): "requests in flight",
     ("read/foreign/whole_gangs.py", "_in_this_pass"): "a value of one pass",
     ("read/pod_priority.py", "_ours"): "a setting",
+    ("read/policies.py", "_flavors"): "a setting",
 }
 """The exceptions that the page names at its beginning, by module and attribute."""
 

@@ -82,7 +82,7 @@ def test_a_suspended_job_that_asks_is_told_what_it_would_get_and_never_has_a_pod
     assert len([one for one in successful_requests(world, makes_a_pod) if "asks" in str(one)]) == 0
 
 
-def test_it_is_asked_again_once_it_is_edited_and_resumed_it_gets_what_it_was_told() -> None:
+def test_an_edited_job_gets_a_new_answer_and_the_promised_pods_once_it_is_resumed() -> None:
     run_scenario(
         (
             BUSY,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.cluster.wire import METADATA_ONLY, BareMeta, List, decode_bare, decode_list
 
 PAGE = 500
@@ -25,18 +27,28 @@ SETTLE_SECONDS = 0.2
 
 async def pages(
     session: Session, path: str, *, params: Mapping[str, str] | None = None, accept: str = ""
-) -> AsyncIterator[List]:
-    """The pages of a list, at least one. Raises ApiError, and Unreachable also for an answer that is no list: a gateway
-    may answer 200 with a page of its own, or with a list that is cut.
+) -> AsyncGenerator[List]:
+    """The pages of a list, at least one. The next page is requested before the caller gets the present one: the API
+    server prepares it while the caller reads (211).
+
+    Raises ApiError, and Unreachable also for an answer that is no list: a gateway may answer 200 with a page of its
+    own, or with a list that is cut.
     """
-    more = ""
-    while True:
+
+    def request(more: str) -> Coroutine[Any, Any, bytes]:
         asked = {**(params or {}), "limit": str(PAGE)} | ({"continue": more} if more else {})
-        page = _list_in(await session.get_bytes(path, params=asked, timeout=LIST_SECONDS, accept=accept))
-        yield page
-        more = page.metadata.continue_
-        if not more:
-            return
+        return session.get_bytes(path, params=asked, timeout=LIST_SECONDS, accept=accept)
+
+    page = _list_in(await request(""))
+    while more := page.metadata.continue_:
+        following = asyncio.create_task(request(more))
+        try:
+            await asyncio.sleep(0)  # the request is sent
+            yield page
+            page = _list_in(await following)
+        finally:
+            await cancel_and_wait([following])
+    yield page
 
 
 def _list_in(body: bytes) -> List:
@@ -66,19 +78,20 @@ async def drop_deleted_and_compare(
     """
     seen: set[str] = set()
     lacking: list[BareMeta] = []
-    async for page in pages(session, path, params=params, accept=METADATA_ONLY):
-        if int(page.metadata.resource_version) < newest:
-            return False
-        for raw in page.items or ():
-            try:
-                meta = decode_bare(raw).metadata
-                if not store.is_current(meta):
-                    lacking.append(meta)
-            except (ValueError, msgspec.ValidationError):  # an unreadable object is reported when it is read as a whole
+    async with aclosing(pages(session, path, params=params, accept=METADATA_ONLY)) as listed:
+        async for page in listed:
+            if int(page.metadata.resource_version) < newest:
                 return False
-            seen.add(meta.uid)
-        if len(lacking) > MAX_LACKING:
-            return False
+            for raw in page.items or ():
+                try:
+                    meta = decode_bare(raw).metadata
+                    if not store.is_current(meta):
+                        lacking.append(meta)
+                except (ValueError, msgspec.ValidationError):  # an unreadable object is reported when it is read whole
+                    return False
+                seen.add(meta.uid)
+            if len(lacking) > MAX_LACKING:
+                return False
     if lacking:
         await asyncio.sleep(SETTLE_SECONDS)
     if not all(map(store.is_current, lacking)):

@@ -13,6 +13,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic
 
@@ -210,16 +211,17 @@ class Reflector(Generic[T]):
         floor, began = self._newest(), time.monotonic()
         seen: set[str] = set()
         anew: list[T] = []
-        async for page in pages(self._session, self.path, params=self._params):
-            self._pages += 1
-            revision = page.metadata.resource_version
-            restarted = int(revision) < floor
-            for raw in page.items or ():
-                meta, obj = self._read(raw)
-                seen.add(meta.uid)
-                if obj is not None:
-                    (anew.append if restarted else self.store.observe)(obj)
-            await asyncio.sleep(0)
+        async with aclosing(pages(self._session, self.path, params=self._params)) as listed:
+            async for page in listed:
+                self._pages += 1
+                revision = page.metadata.resource_version
+                restarted = int(revision) < floor
+                for raw in page.items or ():
+                    meta, obj = self._read(raw)
+                    seen.add(meta.uid)
+                    if obj is not None:
+                        (anew.append if restarted else self.store.observe)(obj)
+                await asyncio.sleep(0)
         if restarted:
             log.warning("the API server's history restarted path=%s revision=%s known=%d", self.path, revision, floor)
             self._highest = 0

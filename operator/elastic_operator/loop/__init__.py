@@ -18,9 +18,9 @@ Plans are carried out (folder `writes`):
 
 Before pods are evicted (folder `reclaim`):
     eviction_gate   whether a job's pods may be evicted now, and the steps before that
-    admission_checks whether the API server would accept the pods of jobs: the questions in their order
-    admission_check the requests of one question
-    admission_answers the answers, and which jobs may preempt by them
+    dry_runs        whether the API server would accept the pods of jobs: the questions in their order
+    dry_run         one question, and its requests
+    dry_run_answers the answers, and which jobs may preempt by them
     nominator       nodes for foreign pods, and the write that keeps a node for one
     eviction_limiter whether pods may be evicted at all, and how many within a minute
     reclaim_reporter log lines and events about waits and evictions

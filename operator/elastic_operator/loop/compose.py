@@ -10,8 +10,8 @@ from functools import partial
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.reclaim.admission_check import AdmissionChecker
-from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
+from elastic_operator.loop.reclaim.dry_run import DryRunner
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
@@ -22,7 +22,7 @@ from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.times import JobTimes
+from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.facts.job import JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -96,14 +96,14 @@ def make_controller(
 
     def on_pods_created(uid: str) -> None:
         quarantine.note_success(uid)
-        admission_checks.answers.note_created(uid)
+        dry_runs.answers.note_created(uid)
 
-    admission_checks = AdmissionChecks(
-        AdmissionChecker(session, stores, executor.build).run,
+    dry_runs = DryRuns(
+        DryRunner(session, stores, executor.build).ask,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         requeue=requeue,
     )
-    view = StoreView(reader, logs.with_logs, feedback, admission_checks.answers)
+    view = StoreView(reader, logs.with_logs, feedback, dry_runs.answers)
     dispatcher = Dispatcher(
         executor=executor,
         shapes=reader.shapes,
@@ -114,12 +114,12 @@ def make_controller(
         on_done=requeue,
         on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
         on_pods_created=on_pods_created,
-        on_pod_rejected=admission_checks.answers.note_refused_create,
+        on_pod_rejected=dry_runs.answers.note_refused_create,
     )
     forecasts = Forecasts(view, planner, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
         planner=planner,
-        admission_checks=admission_checks,
+        dry_runs=dry_runs,
         nominator=nominator,
         limiter=limiter,
         pods=stores.pods,
@@ -138,7 +138,7 @@ def make_controller(
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors, logs)
-    of_writes = (admission_checks, admission_checks.answers, eviction_gate, failed_writes, dispatcher.status_times)
+    of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         view=view,
@@ -146,7 +146,7 @@ def make_controller(
         reconciler=reconciler,
         limiter=limiter,
         nominator=nominator,
-        admission_checks=admission_checks,
+        dry_runs=dry_runs,
         forecasts=forecasts,
         logs=logs,
         reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),

@@ -24,7 +24,7 @@ from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
@@ -68,7 +68,7 @@ class Controller:
     reconciler: Reconciler
     limiter: EvictionLimiter
     nominator: Nominator
-    admission_checks: AdmissionChecks
+    dry_runs: DryRuns
     forecasts: Forecasts
     logs: FailureLogs
     reclaim_reporter: ReclaimReporter
@@ -123,7 +123,7 @@ class Controller:
             forecasting.cancel()
             await self.reconciler.stop()
             await self.nominator.stop()
-            await self.admission_checks.stop()
+            await self.dry_runs.stop()
             await self.logs.stop()
             await cancel_and_wait([forecasting])
             self.view.close()
@@ -170,7 +170,7 @@ class Controller:
             self._forget_deleted(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
-            self.admission_checks.start_next()
+            self.dry_runs.start_next()
             self.reconciler.renew_messages(decisions, now, in_storm=self._batching.in_storm)
             self._report_safely(lambda: self.on_decisions(decisions))
         return self._next_wake_up(decisions, began_monotonic=began, began_epoch=now)
@@ -183,7 +183,7 @@ class Controller:
             PassReason.FOREIGN_PODS: began_monotonic + (reader.foreign_pods.again_at_epoch - began_epoch),
             PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic),
             PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic),
-            PassReason.DRY_RUN: self.admission_checks.answers.next_try_monotonic(),
+            PassReason.DRY_RUN: self.dry_runs.answers.next_try_monotonic(),
             PassReason.RESYNC: self._resync_at_monotonic,
             PassReason.LEDGER: now_monotonic + reader.ledger.seconds_until_expiry(),
             PassReason.LONGEST_WAIT: now_monotonic + LONGEST_WAIT_SECONDS,
@@ -223,12 +223,11 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
-        self.nominator.plan(allocation.nominations)
+        self.nominator.plan(allocation.nominations, foreign_pods.expired)
         waiting_for_limits = {entry.demand.uid for entry, _ in allocation.held_up}
         served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
         first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
-        self.nominator.withdraw(foreign_pods.expired)
         self.nominator.renew(foreign_pods.renewable)
 
     def _resync(self) -> None:

@@ -39,6 +39,10 @@ their watches alone. A resync every 120 s cost 3.5 % of a core among 10,000 pods
 """
 MAX_PLANS = 500
 """The most plans that one pass makes. The next pass follows at once, and makes more."""
+FIRST_PLANS = 50
+"""The first pass of a new leader makes at most this many plans besides those of jobs that get or lose pods, because
+their writes begin when the pass has ended (211).
+"""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -116,12 +120,14 @@ class Reconciler:
         others = self.planner.may_need_plans(decisions, time.monotonic())
         later, allocation = self.dispatcher.failed_writes.backing_off(time.monotonic()), decisions.allocation
         idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
-        in_order = sorted(idle, key=lambda uid: (uid in later, not _acts(uid, allocation)))
-        uids, made = iter(in_order), 0
-        while made < MAX_PLANS and (uid := next(uids, None)) is not None:
+        acting = {uid for uid in idle if _acts(uid, allocation)}
+        uids, made = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting))), 0
+        is_first = next(self.planner.plans.all(), None) is None
+        most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if is_first else MAX_PLANS
+        while made < most and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
-        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
+        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""
@@ -146,7 +152,7 @@ class Reconciler:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             assignment = allocation.find_assignment(job.uid)
-            deferred = self.eviction_gate.deferred_release(job.uid)
+            deferred = self.eviction_gate.defer_release(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self.planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
@@ -167,10 +173,10 @@ class Reconciler:
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make and begin the job's plan."""
         job = obs.job
-        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred_release(job.uid)
+        grant, deferred = allocation.get(job.uid), self.eviction_gate.defer_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
-            grant = deferred.grant(grant, obs)
+            grant = deferred.grant(grant, obs.status, job.generation)
         plan = self.planner.plan(obs, grant, now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route))
         plan = replace(plan, status=self.with_forecast(obs, plan.status))

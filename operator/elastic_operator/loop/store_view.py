@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers, BarredJob
+from elastic_operator.loop.reclaim.dry_run_answers import BarredJob, DryRunAnswers
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -51,10 +51,10 @@ class StoreView:
         reader: Reader,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         feedback: Callable[[str, int], JobFeedback],
-        answers: AdmissionAnswers | None = None,
+        answers: DryRunAnswers | None = None,
     ) -> None:
         self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or AdmissionAnswers()
+        self._answers = answers or DryRunAnswers()
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
@@ -92,11 +92,11 @@ class StoreView:
         self._known.drop_absent(present)
         self._held &= present
 
-    def dirty(self) -> Collection[str] | None:
+    def take_dirty(self) -> Collection[str] | None:
         previous = self._last_bars.value or _PreemptionBars()
-        now = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
-        if self._last_bars.changed(now):
-            self._mark_bar_changes(previous, now)
+        present = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
+        if self._last_bars.changed(present):
+            self._mark_bar_changes(previous, present)
         if self._external_change_seen.changed(self.reader.external_changes.since):
             self._dirty_jobs.mark(*self._held)
         jobs = self._dirty_jobs.take()
@@ -106,11 +106,11 @@ class StoreView:
         by_uid = (key for key in jobs if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
-    def _mark_bar_changes(self, previous: _PreemptionBars, now: _PreemptionBars) -> None:
+    def _mark_bar_changes(self, previous: _PreemptionBars, present: _PreemptionBars) -> None:
         """Mark the jobs for which pods may be preempted now, or not any more, or not for another reason."""
-        jobs = {uid for uid, _ in now.jobs ^ previous.jobs}
-        namespaces = now.namespaces ^ previous.namespaces
-        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
+        jobs = {uid for uid, _ in present.jobs ^ previous.jobs}
+        namespaces = present.namespaces ^ previous.namespaces
+        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in present.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._dirty_jobs.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
@@ -143,7 +143,7 @@ class StoreView:
     def _uids(self) -> AbstractSet[str]:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
-    def job(self, uid: str) -> Job:
+    def read_job(self, uid: str) -> Job:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.quarantine:

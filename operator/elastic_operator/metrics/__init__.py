@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector, disab
 from prometheus_client.registry import Collector
 
 from elastic_operator.metrics.counters import Counters
-from elastic_operator.metrics.jobs import job_families
+from elastic_operator.metrics.job_series import job_families
 from elastic_operator.metrics.others import policy_families, watch_families
 from elastic_operator.metrics.stats import OperatorStats
 

@@ -36,10 +36,10 @@ class ClusterView(Protocol):
     def jobs(self) -> Collection[str]:
         """The uids of all jobs; the same object while no job is created or deleted."""
 
-    def dirty(self) -> Collection[str] | None:
+    def take_dirty(self) -> Collection[str] | None:
         """The jobs (uids) that may have changed since the last call; None: any job may have changed."""
 
-    def job(self, uid: str) -> Job:
+    def read_job(self, uid: str) -> Job:
         """The facts of that job."""
 
     def unread(self) -> Iterator[str]:

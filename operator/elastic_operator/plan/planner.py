@@ -131,7 +131,7 @@ class Planner:
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
         """The jobs (uids) whose observation may differ from that of the last pass. All other observations are kept."""
-        uids, dirty = view.jobs(), view.dirty()
+        uids, dirty = view.jobs(), view.take_dirty()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
             self._forget_deleted(uids)
@@ -151,7 +151,7 @@ class Planner:
         """Observe the job; while it is quarantined, without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
-            self._observe_as(view, memory, view.job(uid))
+            self._observe_as(view, memory, view.read_job(uid))
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self.quarantine(view, uid, error)
 
@@ -181,7 +181,7 @@ class Planner:
         """Quarantine a job that has caused an error, and observe it; None if the job is deleted."""
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
-        obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.job(uid))
+        obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.read_job(uid))
         self._observe_at.set(uid, -inf)
         return obs
 

@@ -51,5 +51,5 @@ class ExternalChanges:
 
 def _ended_alike(old: objects.CustomObject, new: objects.CustomObject) -> bool:
     """Whether no pod of the job was lost or failed between the two statuses, and the job has not ended."""
-    previous, now = old.status.unpack(), new.status.unpack()
-    return all(previous.get(name) == now.get(name) for name in _UNPLANNED)
+    previous, present = old.status.unpack(), new.status.unpack()
+    return all(previous.get(name) == present.get(name) for name in _UNPLANNED)

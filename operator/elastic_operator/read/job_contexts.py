@@ -55,7 +55,7 @@ class JobContexts:
     def refresh(self, now: float) -> bool:
         """Read the contexts at `now` (epoch seconds). Returns whether the plan of any job may be affected."""
         teams = self._policies.refresh()
-        unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
+        unready, availability = self._nodes.refresh(now), self._nodes.availability
         self._external_changes.refresh(availability, teams, now)
         outage, class_of, pruned = self._nodes.outages.present, self._uncounted.class_of(), self._pruned_fields.fields
         return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of, pruned))

@@ -57,21 +57,38 @@ class Nodes:
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
         self._known: KeyedCache[object, Node] = KeyedCache()
         self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
-        self._availability: SingleCache[object, NodeAvailability] = SingleCache()
+        self.availability = NodeAvailability()
+        """The names of the nodes at that refresh, and the closed ones among them. A quarantined node does not count as
+        closed here: the scheduler decides about pods that wait for it.
+        """
         self._why_closed: KeyedCache[objects.Node, str | None] = KeyedCache()
 
-    def availability(self) -> NodeAvailability:
-        """The names of the nodes, and the closed ones among them.
+    def refresh(self, now: float) -> Unready:
+        """Read which nodes take new pods, and which are not Ready; returns the latter.
 
-        A quarantined node does not count as closed here: the scheduler decides about pods that wait for it.
+        The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
+        Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        return self._availability.get(self._revision(), self._find_availability)
+        revision = self._revision()
+        has_news = self._last_seen.differs(revision)
+        if has_news and (found := self._find_availability()) != self.availability:
+            self.availability = found  # unchanged means identical (23)
+        unready = self._find_unready() if has_news or self._unready != {} else {}
+        self.outages.refresh(self._unready, unready, now)
+        self._unready = unready
+        self._last_seen.changed(revision)
+        return unready
 
     def _find_availability(self) -> NodeAvailability:
-        reasons = {
-            (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
-            for node in self._stored.values()
-        }
+        """Judge the nodes that have changed, and those whose judgement has failed. Mark the jobs with refused pods on
+        these nodes (142).
+        """
+        reasons: dict[str, str | None] = {}
+        for node in self._stored.values():
+            name, judged = node.metadata.name, self._why_closed.peek(node.metadata.name)
+            if judged is None or judged[0] is not node:  # by identity (23)
+                self._ledger.mark_refused(name)
+            reasons[name] = self._why_closed.get(name, node, self._find_why_closed, node)
         self._why_closed.drop_absent(reasons.keys())
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
@@ -93,7 +110,7 @@ class Nodes:
         already. The use of the node is no key of the job's facts. When the use or the node changes,
         `Ledger.mark_refused` marks the jobs for which the answer may differ.
         """
-        if why := self.availability().why_closed(node):
+        if why := self.availability.why_closed(node):
             return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
@@ -109,9 +126,8 @@ class Nodes:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
         return self._stored.revision, self._quarantine.revision()
 
-    def _judge(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined. Called when the node has changed."""
-        self._ledger.mark_refused(node.metadata.name)
+    def _find_why_closed(self, node: objects.Node) -> str | None:
+        """Why the node takes no new pods; None while it is quarantined."""
         return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
@@ -173,18 +189,6 @@ class Nodes:
         return self._known.get(
             name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=to_delete)
         )
-
-    def refresh_unready(self, now: float) -> Unready:
-        """Read which nodes are not Ready.
-
-        The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
-        Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
-        """
-        has_news = self._last_seen.changed(self._revision())
-        unready = self._find_unready() if has_news or self._unready != {} else {}
-        self.outages.refresh(self._unready, unready, now)
-        self._unready = unready
-        return unready
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}

@@ -38,10 +38,10 @@ class SnapshotView:
     def jobs(self) -> Collection[str]:
         return self._jobs.keys()
 
-    def dirty(self) -> None:
+    def take_dirty(self) -> None:
         """Any job may have changed, because there was no moment before."""
 
-    def job(self, uid: str) -> Job:
+    def read_job(self, uid: str) -> Job:
         return self._jobs[uid].facts
 
     def unread(self) -> Iterator[str]:

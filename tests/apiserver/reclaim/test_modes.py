@@ -43,7 +43,7 @@ def with_full_job(start: Start, world: World, **settings: object) -> Observed:
     ],
     ids=["dry-run", "off", "paused"],
 )
-def test_nobody_goes_while_reclaim_is_switched_off_and_a_dry_run_tells_who_would(
+def test_no_pod_is_evicted_while_reclaim_is_off_and_dry_run_says_which_would_be(
     settings: dict[str, object], tells: bool, start: Start, world: World, owner: Notebooks
 ) -> None:
     observed = with_full_job(start, world, **settings)
@@ -91,7 +91,7 @@ def test_evictions_over_the_minute_limit_wait_and_are_reported(start: Start, wor
 
 
 @pytest.mark.extended
-def test_where_pods_may_not_be_nominated_nobody_goes_and_the_operator_goes_on(
+def test_without_the_right_to_nominate_no_pod_is_evicted_and_the_operator_continues(
     observed: Observed, world: World, owner: Notebooks
 ) -> None:
     observed.proxy.answer(403, where=nominates)

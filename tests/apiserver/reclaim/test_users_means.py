@@ -46,7 +46,7 @@ def test_neither_a_disruption_budget_nor_a_priority_class_keeps_borrowed_gpus(
     assert {pod["spec"]["priority"] for pod in world.pods("toy")} == {1000}
 
 
-def test_while_a_finalizer_holds_a_victim_back_nobody_else_goes_and_the_place_is_kept_whoever_ends_meanwhile(
+def test_while_a_finalizer_keeps_a_victim_no_other_pod_is_evicted_and_its_place_is_kept(
     observed: Observed, world: World, owner: Notebooks, guest: Notebooks
 ) -> None:
     guest.create("older")

@@ -62,7 +62,7 @@ def test_a_job_has_one_before_its_pods_and_it_follows_the_settings(
     eventually("its end with the job", lambda: not policy(world))
 
 
-def test_one_of_that_name_that_is_not_ours_is_left_alone_and_told(install: Install, world: World, start: Start) -> None:
+def test_a_foreign_policy_of_that_name_is_left_alone_and_reported(install: Install, world: World, start: Start) -> None:
     install(*ON)
     theirs = {"metadata": {"name": "toy-master"}, "spec": {"podSelector": {}}}
     accepted(world.api.post(collection(world), json=theirs))

@@ -134,7 +134,7 @@ def test_nothing_is_written_in_namespaces_that_are_not_served(
     assert refusals(watcher.log) == []
 
 
-def test_plain_pods_of_a_team_hold_no_more_than_its_guarantee_and_another_team_gets_all_of_its_own(
+def test_plain_pods_stay_within_their_teams_guarantee_and_another_team_gets_all_of_its_own(
     install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     """The team borrows for its jobs all the same: these give back."""

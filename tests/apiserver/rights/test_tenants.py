@@ -380,7 +380,7 @@ def test_a_borrower_that_is_deleted_and_kept_by_a_finalizer_gives_back_what_it_b
         world.api.patch(path, headers=MERGE, json={"metadata": {"finalizers": None}})
 
 
-def test_pods_that_a_borrower_leaves_when_it_has_ended_make_way(
+def test_remaining_pods_of_an_ended_borrower_are_evicted(
     estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()

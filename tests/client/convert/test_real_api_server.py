@@ -40,7 +40,7 @@ def converted():
         yield f"yaml of {path.parent.name}", as_written(yaml.safe_load(path.read_text()))
 
 
-def test_it_takes_each_manifest(pytestconfig):
+def test_the_api_server_accepts_each_converted_manifest(pytestconfig):
     with client_of(control_plane(pytestconfig).kubeconfig) as api:
         install(api, crd.JOB).raise_for_status()
         eventually("jobs are served", lambda: api.get(JOBS).status_code == 200)

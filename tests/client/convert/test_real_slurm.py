@@ -76,7 +76,7 @@ def test_a_job_of_several_sizes_takes_both_nodes_and_trains_on_when_one_is_lost(
     assert site.state(job) == "RUNNING"
 
 
-def test_a_job_that_is_told_of_its_time_limit_goes_back_into_the_queue_and_on_from_its_checkpoint(site):
+def test_a_job_at_its_time_limit_is_requeued_and_resumes_from_its_checkpoint(site):
     job = site.submit(make_job(args=[SCRIPT, "100000", "1"], resources=GPU))
     at = site.wait_said(job, r"^Epoch \d+ \| Training snapshot saved")
     site.slurm.sh(f"scancel --batch --signal=USR1 {job}", folder=site.folder)

@@ -123,7 +123,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize(("command", "workers", "is_said"), ALONE)
-def test_it_is_said_when_each_pod_would_run_a_command_by_itself(command, workers, is_said):
+def test_a_warning_says_that_each_pod_would_run_a_command_by_itself(command, workers, is_said):
     assert ("by itself: the pods meet only if" in said(convert(*command, workers=workers))) == is_said
 
 

@@ -229,7 +229,7 @@ NOTES = [
 
 
 @pytest.mark.parametrize(("commands", "told"), NOTES)
-def test_it_is_said_what_differs_in_a_pod(commands, told):
+def test_the_output_says_what_differs_in_a_pod(commands, told):
     converted = convert(HEAD + commands)
     accepted(converted)
     assert told in said(converted)

@@ -28,7 +28,7 @@ CASES = {
         SizeReason.AT_MAXIMUM,
         "The job gets 2 of 2 pods. Raise maxReplicas to let it grow.",
     ),
-    "nobody makes way for it": (
+    "no pod may be preempted for it": (
         [FULL],
         [make_job("a", 1, 2, preemption_bar=PreemptionBar.PODS_REFUSED)],
         SizeReason.INSUFFICIENT_NODES,
@@ -207,7 +207,7 @@ def test_a_job_for_which_no_pods_are_evicted_says_the_true_cause(bar):
     assert ("Correct the job" in told) is bar.is_lifted_by_edit
 
 
-def test_a_job_whose_pods_found_no_node_again_and_again_says_until_when_no_pods_are_evicted_for_it():
+def test_a_job_whose_pods_repeatedly_found_no_node_says_until_when_it_preempts_no_pods():
     told = grants([FULL], [make_job("a", may_preempt_at=NOW + 9)])["a"].message
     cause = "because kube-scheduler repeatedly found no node for the job's pods. Wait."
     assert told.endswith(f"The operator evicts no pods for this job before 1970-01-01T00:16:49Z, {cause}")

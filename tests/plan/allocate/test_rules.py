@@ -67,7 +67,7 @@ STARTING = {
         (make_job("a", 1, master=ON_N2),),
         {"a": ""},
     ),
-    "a lost master is replaced on its chosen node, for which a worker of its own makes way": Case(
+    "a lost master is replaced on its chosen node, for which one of its own workers is released": Case(
         CHOSEN, (make_job("a", 2, 3, on="- n1 n2", master=ON_N2),), {"a": "w0 ~m0@n2 +w2@n1 -w1"}
     ),
     "a master leaves its best place to the workers that fit nowhere else": Case(
@@ -78,7 +78,7 @@ STARTING = {
     "a suspended job releases everything": Case(
         TWO, (make_job("a", 1, 3, on="n1 n1 n2", wants_pods=False),), {"a": "-w1 -w0 -m0"}
     ),
-    "a job without sizes gets nothing, and makes way pod by pod, without its master too": Case(
+    "a job without sizes gets nothing, and loses pod by pod, without its master too": Case(
         TWO,
         (make_job("a", sizes=(), on="- n1 n1"), make_job("b", 3)),
         {"a": "w0 -w1", "b": "+m0@n2 +w0@n2 ~w1@n1"},
@@ -262,7 +262,7 @@ TAKING = {
         (make_job("a", 1, 2, on="n1 n1", priority=9), make_job("b")),
         {"a": "m0 -w0", "b": "~m0@n1"},
     ),
-    "it takes from the last in the order of jobs": Case(
+    "its victim is the last in the order of jobs": Case(
         (make_node("n1", 4),),
         (make_job("a", 1, 2, on="n1 n1", age=9), make_job("b", 1, 2, on="n1 n1", age=5), make_job("c")),
         {"a": "m0 w0", "b": "m0 -w0", "c": "~m0@n1"},
@@ -290,7 +290,7 @@ TAKING = {
         ),
         {"x": "m0 w0 w1 w2", "y": "m0 -w0", "c": "~m0@n1"},
     ),
-    "a whole job of lower priority goes for a minimum": Case(
+    "a whole job of lower priority is preempted for a minimum": Case(
         TWO,
         (make_job("a", 4, on="n1 n1 n2 n2"), make_job("b", 3, priority=1)),
         {"a": "-w2 -w1 -w0 -m0", "b": "~m0@n2 ~w0@n2 ~w1@n1"},

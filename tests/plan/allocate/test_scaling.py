@@ -142,6 +142,35 @@ def test_options_are_searched_again_only_if_the_preemptor_s_parent_uses_less(
     assert len(searched) == searches * len(Entitlement)
 
 
+def gang_that_ends_jobs(pods: int) -> None:
+    """It takes half of the nodes, each of them whole, from jobs of one team that all keep half of their pods."""
+    nodes = [make_node(f"n{i:05}", 8) for i in range(2 * pods)]
+    jobs = [make_job(f"j{i:05}", 2, 4, on=f"n{i // 2:05} " * 4, team="borrower", age=i) for i in range(4 * pods)]
+    gang = tuple(make_foreign_pod(f"g{i:05}", team="owner", gang="g", gpus=8, age=i) for i in range(pods))
+    teams = [make_team("owner", 8 * pods), make_team("borrower", 0)]
+    assert len(allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=gang)).nominations) == pods
+
+
+def test_a_gang_examines_each_node_a_few_times_although_each_eviction_changes_the_price_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    examined = 0
+    option = Options._option
+
+    def counted(options: Options, role: str, node: int, check: PreemptionCheck) -> object:
+        nonlocal examined
+        examined += bool(options._state.this_pass.current_gang)
+        return option(options, role, node, check)
+
+    monkeypatch.setattr(Options, "_option", counted)
+    found = []
+    for pods in (20, 40):
+        examined = 0
+        gang_that_ends_jobs(pods)
+        found.append(examined)
+    assert found[1] <= MOST * found[0], found
+
+
 def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planned pod of `starts` puts its team beyond its share, but entitles nobody to that team's pods (166). While
     jobs wait for planned pods beside a gang, searches that examined every node for this took a third of a pass (185).
@@ -192,13 +221,13 @@ def test_a_search_for_victims_examines_no_node_whose_teams_have_nothing_to_give(
     assert len(set(examined)) <= 2, "its own node, and the one of the first pod that another team has to give"
 
 
-def test_a_search_after_a_quick_one_in_vain_asks_no_team_again_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_after_a_quick_one_in_vain_asks_about_no_team_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, asking = list[tuple[object, ...]](), list[bool]()
-    givers, allows = Candidates._jobs_with_gpus_to_give, PreemptionCheck.allows
+    victim_jobs, allows = Candidates._victim_jobs, PreemptionCheck.allows
 
-    def noted_givers(self: Candidates, check: PreemptionCheck) -> list[Entry]:
+    def noted_victim_jobs(self: Candidates, check: PreemptionCheck) -> list[Entry]:
         asking.append(True)
-        found = givers(self, check)
+        found = victim_jobs(self, check)
         asking.pop()
         return found
 
@@ -211,7 +240,7 @@ def test_a_search_after_a_quick_one_in_vain_asks_no_team_again_what_it_gives(mon
     too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
     inputs = make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams)
-    monkeypatch.setattr(Candidates, "_jobs_with_gpus_to_give", noted_givers)
+    monkeypatch.setattr(Candidates, "_victim_jobs", noted_victim_jobs)
     monkeypatch.setattr(PreemptionCheck, "allows", noted)
     allocate(inputs)
     assert asked

@@ -437,7 +437,7 @@ def test_a_master_without_a_place_gets_the_highest_worker_s_after_half_a_minute(
     assert late.write_status_first
 
 
-def test_a_worker_that_makes_room_for_a_master_is_written_down_first_beside_an_eviction_for_a_foreign_pod():
+def test_a_worker_released_for_a_master_is_in_the_status_before_it_is_deleted():
     """No reservation explains that worker to a later leader (203)."""
     master = is_pending(make_master(master_epoch=2), node=None, bound=False, unschedulable="0/3 nodes are available.")
     pods = (master, *(make_worker(i) for i in range(4)))
@@ -450,11 +450,11 @@ def test_a_worker_that_makes_room_for_a_master_is_written_down_first_beside_an_e
     assert (names(late.deletes), late.write_status_first) == (["toy-worker-3", "toy-worker-2"], True)
 
 
-def test_nobody_goes_where_the_rest_would_not_make_the_minimum():
+def test_no_pod_is_released_where_the_rest_would_be_below_the_minimum():
     assert no_place(180, workers=1).deletes == ()
 
 
-def test_nobody_goes_while_the_name_of_the_master_is_taken():
+def test_no_pod_is_released_while_the_name_of_the_master_is_taken():
     old = make_master(master_epoch=1, deleting_since=START + 99)
     assert no_place(180, pods=(old, make_worker(0), make_worker(1))).deletes == ()
     assert no_place(180, foreign_names=frozenset({"toy-master-0"})).deletes == ()

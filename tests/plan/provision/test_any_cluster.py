@@ -31,7 +31,7 @@ def test_what_is_asked_for_passes_no_limit(inputs):
 
 
 @given(autoscaled())
-def test_it_comes_to_rest(inputs):
+def test_requests_for_nodes_come_to_rest(inputs):
     for _ in range(PASSES):
         granted = allocate(inputs)
         inputs = with_pods_made(_left(inputs), granted)

@@ -30,11 +30,11 @@ def test_a_minimum_that_lacks_only_nodes_requests_them_by_pods_without_a_planned
     assert outcome(FULL, [asking(low=2, high=4)]) == {"j": "+m0@? +w0@?"}
 
 
-def test_it_asks_although_part_of_the_minimum_would_fit():
+def test_a_job_asks_for_nodes_although_part_of_its_minimum_would_fit():
     assert outcome([make_node("n1", 1)], [asking(low=2)]) == {"j": "+m0@? +w0@?"}
 
 
-def test_it_asks_although_there_are_no_nodes_at_all():
+def test_a_job_asks_for_nodes_although_there_are_none():
     assert outcome([], [asking(low=2)]) == {"j": "+m0@? +w0@?"}
 
 
@@ -290,7 +290,7 @@ def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():
     assert (found["asks"], found["takes"]) == ("m0", "~m0@n1 ~w0@n1")
 
 
-def test_pods_are_withdrawn_while_pods_go_for_a_foreign_pod():
+def test_pods_are_withdrawn_while_pods_are_evicted_for_a_foreign_pod():
     inputs = make_inputs([make_node("n1", 1, leaving=1)], [asking("asks", 2, waits="m0 w0")])
     pod = make_foreign_pod("r", nominated="n1", team="b")
     assert notation(allocate(replace(inputs, foreign_pods=(pod,)))["asks"]) == "-w0 -m0"

@@ -29,7 +29,7 @@ def test_a_policy_is_deleted_while_jobs_run():
     assert sizes(end) == {"a": 4, "b": 4}
 
 
-def test_a_deleted_policy_takes_the_guarantee_of_jobs_that_are_not_preemptible_but_not_their_pods():
+def test_jobs_that_are_not_preemptible_keep_their_pods_when_their_policy_is_deleted():
     job = make_job("a", 1, 8, team="a", on=on("n1", 5), preemptible=False)
     came_out = outcome(N8, [job, make_job("b", 4, team="b")], teams=GUARANTEED[1:])
     assert came_out == {"a": "m0 w0 w1 w2 w3", "b": ""}

@@ -103,14 +103,14 @@ def test_jobs_larger_than_their_namespaces_share_get_what_is_the_share_of_all_to
     assert (ended["a"], sum(ended[name] == 8 for name in names)) == (48 - 8 * run, run)
 
 
-def test_nobody_beyond_its_own_share_takes_from_the_next_namespace():
+def test_a_namespace_beyond_its_share_preempts_no_pods_of_another_one():
     """Six of eight GPUs are theirs, three of each."""
     jobs = [make_job("a", 2, 2, team="a", on=on("n1", 2)), make_job("x", 1, 6, team="x", on=on("n1", 6))]
     assert at_rest(*jobs, make_job("y", 4, 4, team="y")) == {"a": 2, "x": 6, "y": 0}
     assert at_rest(*jobs, make_job("y", 3, 3, team="y")) == {"a": 2, "x": 3, "y": 3}
 
 
-def test_those_of_them_give_to_others_that_stand_highest_among_themselves():
+def test_victims_are_of_the_namespace_with_the_highest_share_value():
     """`y` has the younger job, and is within its share: what is taken from it, it takes from `x` in the same pass."""
     holders = [make_job("x", 1, 6, team="x", on=on("n1", 6)), make_job("y", 1, 2, team="y", on=on("n1", 2), age=-9)]
     first, *_ = history(inputs(make_job("a", 1, 3, team="a"), *holders))[0]

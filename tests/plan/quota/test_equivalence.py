@@ -137,7 +137,7 @@ def test_a_job_grows_that_the_limits_on_evictions_let_take_although_they_stop_on
     assert (found["first0"], found["last"]) == (1, grown)
 
 
-def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_one_behind_that_may_not():
+def test_a_job_before_the_one_that_waits_for_an_eviction_limit_grows_and_those_behind_do_not():
     jobs = (
         make_job("before", 1, 3, team="red", on="n1 n1", age=9),
         make_job("waits", 2, team="red", holds=True, age=5),
@@ -210,7 +210,7 @@ def test_a_gang_that_may_be_split_gets_a_part_of_its_places_although_one_before_
 
 
 def test_an_option_is_looked_at_again_where_a_job_goes_that_went_for_another_node():
-    """The job low goes for p0. So p1 needs no more than a worker of wide on n2, and last stays."""
+    """The job low is preempted for p0. So p1 needs no more than a worker of wide on n2, and last stays."""
     jobs = (
         make_job("low", 4, team="b", on="n1 n1 n1 n2"),
         make_job("fixed", team="b", on="n2", preemptible=False),
@@ -228,7 +228,7 @@ A_AND_B = (make_team("a"), make_team("b"))
 
 
 @pytest.mark.parametrize("pods", [1, 2], ids=["the same", "more"])
-def test_every_job_that_a_limit_on_evictions_keeps_waiting_says_so_although_only_one_like_it_was_asked(pods):
+def test_each_job_that_waits_for_an_eviction_limit_says_so_though_only_one_was_tried(pods):
     jobs = (make_job("first", age=9, team="a"), *(make_job(f"later{i}", pods, team="a") for i in range(3)), LOW)
     limits = EvictionLimits(0)
     found = allocate(make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits))
@@ -241,7 +241,7 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
     jobs = (
         make_job("first", 2, team="a"),
         make_job("second", 2, team="a", priority=-1),
-        make_job("taker", 2, team="b", holds=True),
+        make_job("preemptor", 2, team="b", holds=True),
         make_job("low", 1, 4, team="b", on="n0 n0 n1 n1"),
         make_job("fixed", 2, team="b", on="n2 n2", preemptible=False),
     )

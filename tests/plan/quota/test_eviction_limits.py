@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount
+from elastic_operator.plan.allocation.check_evictions import EvictionCount
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.team import Flavor, Quota

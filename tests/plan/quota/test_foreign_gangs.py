@@ -36,7 +36,7 @@ def waiting(*pods):
 
 
 PLANS = {
-    "nobody goes for a gang of which a part alone is within the guarantee": Case(
+    "no pod is evicted for a gang of which a part alone is within the guarantee": Case(
         TWO4,
         HALVES,
         (ON_ALL,),
@@ -46,14 +46,14 @@ PLANS = {
     "a gang within the guarantee has all of its places at once, on one node too": Case(
         TWO4, HALVES, (ON_ALL,), {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n2 -b-w4 -b-w3"}, waiting(*gang(2, 2))
     ),
-    "pods of two gangs share no node that somebody makes way on": Case(
+    "pods of two gangs share no node with victims": Case(
         (make_node("n1", 4),),
         (make_team("a", 4), make_team("b")),
         (make_job("b", 1, 4, team="b", on=on("n1", 4)),),
         {"b": 2, "g0": "n1 -b-w2", "g1": "n1 -b-w1", "h0": ""},
         waiting(*gang(2), *gang(1, name="h", priority=-1)),
     ),
-    "nobody goes for a gang one pod of which fits nowhere": Case(
+    "no pod is evicted for a gang with a pod that fits nowhere": Case(
         TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_foreign_pod("r", 5, gang="g"))
     ),
     "a gang that does not fit keeps nobody after it from its place": Case(
@@ -77,7 +77,7 @@ PLANS = {
         {"b": 3, "g0": "n2 -b-w5 -b-w4 -b-w3 -b-w2"},
         waiting(replace(gang(1, 4)[0], reserved="n1")),
     ),
-    "nobody goes for what is promised to a part, once the others fit no more": Case(
+    "no pod is evicted for the reserved part of a gang, once the others fit no more": Case(
         TWO4,
         HALVES,
         (ON_ALL,),
@@ -105,7 +105,7 @@ PLANS = {
         {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n2 -b-w4 -b-w3"},
         waiting(*gang(2, 2, may_be_split=True)),
     ),
-    "a gang that borrows has what nobody uses, and nobody goes for it": Case(
+    "a gang that borrows gets idle GPUs, and no pod is evicted for it": Case(
         (make_node("n1", 4), make_node("n2", 4, used=4)),
         (make_team("a"), make_team("b", 4)),
         (),
@@ -139,7 +139,7 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
     assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
 
 
-def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
+def test_a_pass_tries_a_limited_number_of_pods_of_hopeless_gangs_and_at_least_one_gang():
     def hopeless(name, count):
         """A gang all of which but its last pod fits; no two of these ask for the same."""
         return (*gang(count, name=name, cpu=1 + int(name[1:])), make_foreign_pod(f"{name}z", 9, gang=name))
@@ -221,7 +221,7 @@ def go_on(rng, inputs, granted):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 8, 11, 16])
-def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
+def test_jobs_release_pods_for_a_gang_once_and_do_not_grow_in_between(seed):
     """Each change of size is a status, pods that come and pods that go. It was up to five of one job (171)."""
     rng = Random(seed)
     inputs, allocator = crowded(rng, guaranteed=6), Allocator()
@@ -235,7 +235,7 @@ def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
         gone += len(before - {member.uid for job in inputs.jobs for member in job.members})
         changes.update(changed)
         assert changes.total() < 60, "it does not come to an end"
-    assert max(changes.values()) <= 3, "it makes way, ends for the gang, and starts again"
+    assert max(changes.values()) <= 3, "it shrinks, ends for the gang, and starts again"
     assert gone <= goes + 4
 
 
@@ -295,7 +295,7 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
 
 
 def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
-    """Else each pod that goes for a gang costs a try in each round: half a second for 100 nodes."""
+    """Else each pod that is evicted for a gang costs a try in each round: half a second for 100 nodes."""
     nodes = (make_node("n0", 2), make_node("n1", 8), make_node("n2", 8))
     jobs = tuple(make_job(f"b{i}", 1, 9, team="b", on=f"n0 {on(f'n{i}', 8)}") for i in (1, 2))
     teams = (make_team("a", 16), make_team("b", 2))

@@ -1,4 +1,4 @@
-"""Foreign pods: what they use counts, and those that wait get a place that elastic jobs make way for."""
+"""Foreign pods: what they use counts, and elastic jobs release pods for those that wait."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLANS = {
         {"r": "n1 -b-w6", "s": "", "b": 7},
         waiting(make_foreign_pod("r", age=9), make_foreign_pod("s")),
     ),
-    "a reserved pod has its node while those that make way are there: the same go again": Case(
+    "a reserved pod has its node while its victims are there: the same are evicted again": Case(
         (make_node("n1", 4), make_node("n2", 4)),
         TEAMS,
         (make_job("b", 1, 8, team="b", on=f"{on('n1', 4)} {on('n2', 4)}"),),
@@ -142,14 +142,14 @@ PLANS = {
         {"r": "n2 -b-w5 -b-w4", "b": 6},
         waiting(make_foreign_pod(gpus=2)),
     ),
-    "whole jobs make way for a foreign pod only after minRuntime": Case(
+    "whole jobs are evicted for a foreign pod only after minRuntime": Case(
         N8,
         (make_team("a", 4), make_team("b", min_runtime_seconds=60)),
         (make_job("b", 8, team="b", on=on("n1", 8), running_since=NOW - 10),),
         {"r": "", "b": ALL_STAY},
         waiting(make_foreign_pod()),
     ),
-    "a job that is not preemptible makes way for nobody": Case(
+    "a job that is not preemptible loses no pod": Case(
         N8,
         (make_team("a", 4), make_team("b", 4)),
         (make_job("b", 1, 8, team="b", on=on("n1", 8), preemptible=False),),
@@ -235,7 +235,7 @@ OTHERS = {
         {"r": "n1", "b": "m0 w0 w1 w2 -w3", "c": "m0 w0 ~w1@n1"},
         waiting(make_foreign_pod(reserved="n1")),
     ),
-    "who goes for the job that made way goes for the pod, and the job keeps its own": Case(
+    "victims of a victim job are evicted for the pod instead, and the job keeps its own": Case(
         (make_node("n1", 3),),
         (make_team("a", 3),),
         (make_job("a", 1, 2, team="a", on="n1 n1"), make_job("b", team="b", on="n1")),

@@ -28,13 +28,13 @@ def waits(name, for_seconds, *, pods=8, team="a", **more):
 HOLDER = runs("h", 50, pods=4)
 
 GANGS = {
-    "nobody goes for a part of a minimum": Case(
+    "no pod is evicted for a part of a minimum": Case(
         N8,
         (make_team("a", 6), make_team("b", 4)),
         (make_job("a", 6, team="a"), make_job("b", 1, 8, team="b", on=on("n1", 8))),
         {"a": "", "b": "m0 w0 w1 w2 w3 w4 w5 w6"},
     ),
-    "nobody goes for a part of a minimum whose other part fits on no node": Case(
+    "no pod is evicted for a part of a minimum whose other part fits on no node": Case(
         (make_node("n1", 4), make_node("n2", 4, used=3)),
         (make_team("a", 6), make_team("b")),
         (

@@ -48,7 +48,7 @@ def decided(**more):
     return allocate(make_inputs(NODES, JOBS, teams=TEAMS, **more))
 
 
-def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
+def test_the_victims_of_a_moved_placement_are_victims_of_the_preemptor_that_gets_it():
     allocation = decided()
     assert allocation.evicted_for == {"c-w5": PreemptorKey("a", "a"), "c-w6": PreemptorKey("a", "a")}
     assert (allocation["c"].preemptors, allocation["a"].victim_jobs, allocation["b"].preemptors) == (
@@ -58,7 +58,7 @@ def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
     )
 
 
-def test_it_moves_where_a_limit_lets_fewer_pods_go_for_the_preemptor():
+def test_a_placement_moves_if_a_limit_allows_fewer_evictions_for_the_preemptor():
     allocation = decided(eviction_limits=EvictionLimits(per_team=1))
     assert allocation["b"].assignment.release == ("b-w0",)
     assert allocation["c"].assignment.release == ()

@@ -25,7 +25,7 @@ def borrowing_b(where, *, low=1, **more):
 
 
 FRAGMENTS = {
-    "quota fits, no node fits: nobody goes": Case(
+    "quota fits, no node fits: no pod is evicted": Case(
         (make_node("n1", 4, used=2), make_node("n2", 4, used=2)),
         TEAMS,
         (big_a(), borrowing_b("n1 n1 n2 n2")),
@@ -37,13 +37,13 @@ FRAGMENTS = {
         (big_a(), borrowing_b("n1 n1 n2 n2")),
         {"a": "~m0@n2", "b": "m0 w0 +w3@n1 +w4@n1 -w2 -w1"},
     ),
-    "the node is chosen where the fewest must go": Case(
+    "the node with the fewest victims is chosen": Case(
         (make_node("n1", 4), make_node("n2", 4), make_node("n3", 2)),
         TEAMS,
         (big_a(), make_job("x", 1, 5, team="b", on="n3 n2 n2 n2 n2"), make_job("y", 1, 4, team="b", on="n3 n1 n1 n1")),
         {"a": "~m0@n1", "x": "m0 w0 w1 w2 w3", "y": "m0 -w2 -w1 -w0"},
     ),
-    "a pod goes where one must go rather than where two must": Case(
+    "a node with one victim is chosen rather than one with two": Case(
         (make_node("n1", 4, used=1), make_node("n2", 4)),
         TEAMS,
         (big_a(2), borrowing_b("n9 n1 n1 n1 n2 n2 n2")),
@@ -128,7 +128,7 @@ CLOSED = {
 }
 
 SHORT = {
-    "short of CPU, evicting does not help: nobody goes": Case(
+    "short of CPU, evicting does not help: no pod is evicted": Case(
         (make_node("n1", 8, cpu=16, used_cpu=8),),
         TEAMS,
         (big_a(1, cpu=12), borrowing_b(on("n1", 8))),
@@ -146,7 +146,7 @@ SHORT = {
         (big_a(1, cpu=6), borrowing_b("n2 n2 n2 n2 n1 n1 n1 n1")),
         {"a": "~m0@n2", "b": "m0 w0 w1 w3 w4 w5 w6 -w2"},
     ),
-    "a host port of a foreign pod cannot be evicted: nobody goes": Case(
+    "a host port of a foreign pod cannot be evicted: no pod is": Case(
         (make_node("n1", 4, used_ports=PORT),),
         TEAMS,
         (big_a(1, host_ports=PORT), borrowing_b(on("n1", 4))),

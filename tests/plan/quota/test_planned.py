@@ -10,17 +10,17 @@ from tests.plan.quota.cases import make_foreign_pod
 RED, BLUE = make_team("red", 4), make_team("blue", 6)
 
 
-def test_a_job_that_starts_in_the_same_pass_does_not_expose_a_running_one_within_its_team_s_guarantee():
+def test_a_job_that_starts_does_not_expose_a_running_job_within_its_teams_guarantee():
     """History 914: red runs on what is guaranteed to it, and one of its jobs could borrow what is free. The plan of
     that job made red look richer, and blue, whose job needs four GPUs of n4, took a pod that it is not entitled to.
     """
     nodes = (make_node("n1", 1), make_node("n3", 2), make_node("n4", 4))
     runs = make_job("runs", 2, 5, team="red", on="n1 n3 n3 n4", age=9)
     starts = make_job("starts", 2, 3, team="red", age=5)
-    preemptor = make_job("taker", 2, 4, team="blue", shape=make_shape(2))
+    preemptor = make_job("preemptor", 2, 4, team="blue", shape=make_shape(2))
     found = outcome(nodes, (runs, starts, preemptor), teams=(RED, BLUE))
     assert found["runs"] == "m0 w0 w1 w2"
-    assert found["taker"] == ""
+    assert found["preemptor"] == ""
 
 
 def test_a_job_that_grows_in_the_same_pass_is_not_ended_for_what_it_would_grow_by():
@@ -44,7 +44,7 @@ def test_no_pod_is_created_in_a_part_of_the_room_that_is_kept_for_a_nominated_po
     assert found["comes"].startswith("~m0")
 
 
-def test_a_pod_without_gpus_makes_way_though_its_team_could_give_no_gpu():
+def test_a_pod_without_gpus_is_preempted_though_its_team_may_lose_no_gpu():
     """After the growth both teams use two of their three GPUs. So red may not take a GPU from blue, but it may take
     pods without GPUs: blue's use stays the same. Blue's planned pod on n4 is worth nothing to red.
     """

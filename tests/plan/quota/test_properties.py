@@ -10,7 +10,7 @@ from hypothesis import Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.eviction_limits import preemptor_of
+from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
@@ -104,7 +104,7 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(inp
 
 
 @given(shared_inputs(SHAPES), st.integers(0, 4), st.integers(0, 6))
-def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(inputs, per_team, per_cluster):
+def test_the_eviction_limits_count_the_pods_that_are_evicted_for_other_teams(inputs, per_team, per_cluster):
     allocator = Allocator()
     for limits in (EvictionLimits(), EvictionLimits(per_team, per_cluster)):
         found, state = allocator.allocate(replace(inputs, eviction_limits=limits)), allocator._state

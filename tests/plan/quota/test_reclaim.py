@@ -26,7 +26,7 @@ GUARANTEES = {
         (make_job("a", 4, team="a"), elastic_b()),
         {"a": "~m0@n1 ~w0@n1 ~w1@n1 ~w2@n1", "b": "m0 w0 w1 w2 -w6 -w5 -w4 -w3"},
     ),
-    "a job for which nobody makes way gets what is idle": Case(
+    "a job for which no pod may be evicted gets what is idle": Case(
         N8,
         GUARANTEED,
         (make_job("a", 1, 4, team="a", preemption_bar=PreemptionBar.PODS_REFUSED), elastic_b(6)),

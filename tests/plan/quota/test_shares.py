@@ -92,13 +92,13 @@ LIMITS = {
         (make_job("x", 1, 4, team="a", on=on("n1", 4)), make_job("y", 2, team="a")),
         {"x": "m0 w0 -w2 -w1", "y": "~m0@n1 ~w0@n1"},
     ),
-    "at the limit a whole job goes for one of higher priority": Case(
+    "at the limit a whole job is preempted for one of higher priority": Case(
         N8,
         (make_team("a", 4, borrow=0),),
         (make_job("x", 4, team="a", on=on("n1", 4)), make_job("y", 2, team="a", priority=1)),
         {"x": "-w2 -w1 -w0 -m0", "y": "~m0@n1 ~w0@n1"},
     ),
-    "at the limit no whole job goes for one of the same priority": Case(
+    "at the limit no whole job is preempted for one of the same priority": Case(
         N8,
         (make_team("a", 4, borrow=0),),
         (make_job("x", 4, team="a", on=on("n1", 4)), make_job("y", 2, team="a", age=9)),

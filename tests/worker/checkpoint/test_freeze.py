@@ -169,7 +169,7 @@ async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_pat
             heals.set()
 
 
-async def test_the_processes_are_frozen_at_once_although_an_earlier_check_still_reads_from_a_slow_mount(
+async def test_processes_are_frozen_at_once_though_an_earlier_check_still_reads_from_a_slow_mount(
     tmp_path, monkeypatch
 ):
     path = tmp_path / "ckpt.bin"

@@ -43,7 +43,7 @@ class Played:
         self.executor.aligning.stood(self.state.members[f"u{index}"], self.now, still=still, round_=round_)
 
 
-def test_all_are_asked_to_wait_for_a_checkpoint_and_for_the_end_of_one_as_long_as_the_leaver_has():
+def test_all_pods_are_asked_to_wait_for_a_checkpoint_and_its_end_while_the_leaver_has_time():
     told = [{"align": 60.0, "lastCall": 300.0}, {"askSave": {"round": 2, "step": 0}}]
     job = Played()
     job.state.change_reason = ""
@@ -114,7 +114,7 @@ def test_who_does_not_answer_holds_nobody_up_for_ever():
     assert "stop" in job.act()["u0"][0]
 
 
-def test_a_checkpoint_that_is_being_written_when_time_is_over_is_waited_for_until_the_leaver_has_to_go():
+def test_a_checkpoint_under_way_at_the_time_limit_is_awaited_until_the_leaver_has_to_go():
     job = Played()
     job.now = PLANNED + 61.0
     for index in (1, 2):
@@ -126,7 +126,7 @@ def test_a_checkpoint_that_is_being_written_when_time_is_over_is_waited_for_unti
     assert "stop" in job.act()["u0"][0]
 
 
-def test_one_that_ends_meanwhile_counts():
+def test_a_checkpoint_that_ends_meanwhile_counts():
     job = Played()
     for index in (1, 2):
         job.in_vain(index)

@@ -63,7 +63,7 @@ def test_a_newcomers_processes_start_while_the_others_train():
     assert decide(state, 5.0).act == "stay"
 
 
-def test_it_joins_when_it_is_ready_and_others_that_get_ready_are_waited_for_a_while():
+def test_a_ready_newcomer_joins_after_a_short_wait_for_others_that_get_ready():
     state = in_place(0, 1, membership=make_membership(0, 1, 2, 3))
     add(state, 2, ready=5.0)
     add(state, 3).start_missing()
@@ -191,7 +191,7 @@ def test_a_change_under_way_is_given_up_when_who_takes_part_changes():
 @pytest.mark.parametrize(
     ("stage", "limit"), [(Stage.FORMING, FORM_SECONDS), (Stage.ASKING, FORM_SECONDS + AGREE_SECONDS)]
 )
-def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_end_from_the_start(stage, limit):
+def test_a_slow_change_is_tried_again_then_without_newcomers_then_from_the_start(stage, limit):
     state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2, ready=5.0)
     under_way = attempt(state, 0, 1, 2, stage=stage)
@@ -390,7 +390,7 @@ def lost_master(*workers):
     return state
 
 
-def test_those_a_lost_master_leaves_go_on_with_a_store_of_their_own_before_the_next_one_is_warm():
+def test_survivors_of_a_master_continue_with_their_own_store_before_the_next_master_is_warm():
     state = lost_master(1, 2)
     told = decide(state, 5.0)
     assert (told.act, [pod.uid for pod in told.pods]) == ("host", ["u1"])

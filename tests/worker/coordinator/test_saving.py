@@ -30,7 +30,7 @@ class Asked(Played):
         return [word for word in next(iter(told.values()), []) if "align" not in word]
 
 
-def test_all_say_how_far_they_are_then_wait_after_a_step_that_none_has_done_and_are_asked_there():
+def test_all_pods_report_their_step_then_wait_after_one_that_none_has_done_and_are_asked_there():
     job = Asked()
     assert [word["askSave"]["step"] for word in job.words()] == [0]
     for index, step in enumerate((7, 8, 7)):

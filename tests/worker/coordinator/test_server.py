@@ -154,7 +154,7 @@ async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
         assert await hear(line, "stop") == 1
 
 
-async def test_the_last_lines_of_the_process_that_failed_first_come_with_the_end_of_the_job_and_in_no_status(tmp_path):
+async def test_the_last_lines_of_the_first_failure_come_with_the_end_of_the_job_and_in_no_status(tmp_path):
     async with coordinator(tmp_path, membership=(0, 1), rules=Rules(max_failures=1)) as door:
         master, worker = await door.dial(0), await door.dial(1)
         for line in (master, worker):

@@ -60,7 +60,7 @@ def test_a_rank_that_goes_on_has_left_out_what_it_did_not_write_down():
         account.count_samples(seen)
 
 
-def test_a_checkpoint_that_is_read_while_somebody_has_the_state_is_wrong_unless_nobody_could_hear_it():
+def test_a_checkpoint_read_while_a_pod_has_the_state_is_wrong_unless_that_pod_is_cut_off():
     steps = [line for lines in lineage().values() for line in lines]
     read = [(10.5, 10)]
     account.assert_read_after_the_loss_of_all(read, [line for line in steps if line["time"] < 10.5], [])
@@ -77,7 +77,7 @@ def test_a_pause_and_steps_that_are_done_again_are_lost():
     assert lost_seconds([*steps, *again], ended=STEPS + 21.0) == 20.0
 
 
-def test_a_line_that_a_frozen_process_writes_when_the_others_have_gone_on_without_it_costs_them_nothing():
+def test_a_late_line_of_a_frozen_process_costs_the_others_nothing():
     steps = [line for lines in lineage().values() for line in lines]
     frozen = [{**line, "time": 15.5} for line in steps if line["step"] == 10 and line["rank"] == 1]
     others = [{**line, "generation": 2} for line in steps if line["step"] > 10]

@@ -48,7 +48,7 @@ def fixed(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "world"), RUNS)
-def test_it_trains_as_plain_torch_does(fixed, name, world):
+def test_the_library_trains_as_plain_torch_does(fixed, name, world):
     model, more = CASES[name]
     how = {key: value for key, value in {**BASE, **more}.items() if key not in ONLY_OF_THE_LIBRARY}
     expected = plain.train(model, **how).state_dict()

@@ -56,7 +56,7 @@ async def test_a_module_that_uses_the_gpu_when_it_is_imported_is_left_out(tmp_pa
         assert await process.wait() == 0
 
 
-async def test_a_module_that_only_asks_whether_there_is_a_gpu_is_not_left_out_and_one_with_its_own_cuda_is(tmp_path):
+async def test_a_module_that_asks_for_a_gpu_is_preloaded_and_one_with_its_own_cuda_is_not(tmp_path):
     async with a_lab(tmp_path, modules=TORCH_MODULES, preload=["asks_for_gpu", "has_own_cuda"]) as lab:
         await lab.until_warm()
         assert lab.starter.problem.startswith("module has_own_cuda is not preloaded: it opens /dev/nvidia-uvm")

@@ -105,7 +105,7 @@ def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path, preparing,
         job.assert_nothing_left()
 
 
-def test_flags_in_a_launch_script_with_which_pods_would_not_meet_are_told_in_the_masters_status(tmp_path, tree):
+def test_launch_script_flags_that_would_break_the_rendezvous_are_in_the_masters_status(tmp_path, tree):
     os.mkfifo(tmp_path / "enough")
     flags = "--rdzv_backend=c10d --rdzv_endpoint=192.0.0.1:1234 --max_restarts=3"
     (tmp_path / "launch.sh").write_text(f"torchrun {flags} {SCRIPTS / 'train.py'} $1 --epochs 3\n")

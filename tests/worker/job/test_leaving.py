@@ -74,7 +74,7 @@ def test_a_checkpoint_that_is_written_in_place_is_never_cut_by_a_planned_change(
 
 
 @FAKE_TORCH
-def test_the_second_file_of_a_checkpoint_is_never_cut_although_other_pods_cannot_see_who_writes_it(tmp_path, tree):
+def test_the_second_file_of_a_checkpoint_is_never_cut_though_other_pods_cannot_see_its_writer(tmp_path, tree):
     """A folder is complete when it was quiet for 1 s, as in each epoch. Others find it so while a file is open."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()

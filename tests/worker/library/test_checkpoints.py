@@ -156,7 +156,7 @@ class Custom:
         self.value = value
 
 
-def test_a_class_of_the_script_is_refused_when_it_is_saved_unless_torch_was_told_that_it_is_safe(tmp_path):
+def test_a_class_of_the_script_is_refused_when_saved_unless_torch_knows_that_it_is_safe(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     with pytest.raises(CheckpointError, match=r"state/sampler \(Custom\).*add_safe_globals\(\[Custom\]\)"):
         checkpoints.save({"sampler": Custom(3)}, step=1, order=ORDER, wait=True)

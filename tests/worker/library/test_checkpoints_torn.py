@@ -135,7 +135,7 @@ def test_a_torn_one_does_not_count_among_those_that_are_kept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "step-30", "step-40"]
 
 
-def test_one_that_is_removed_before_it_is_loaded_is_an_error(tmp_path):
+def test_a_checkpoint_that_is_removed_before_it_is_loaded_is_an_error(tmp_path):
     path = saved(tmp_path, 10)
     found = Checkpoints(tmp_path).newest()
     shutil.rmtree(path)
@@ -143,7 +143,7 @@ def test_one_that_is_removed_before_it_is_loaded_is_an_error(tmp_path):
         Checkpoints(tmp_path).load(found)
 
 
-def test_one_that_cannot_be_understood_names_the_torch_that_wrote_it(tmp_path):
+def test_the_error_about_an_unreadable_checkpoint_names_the_torch_that_wrote_it(tmp_path):
     path = saved(tmp_path, 10)
     found = Checkpoints(tmp_path).newest()
     fields = json.loads((path / "manifest.json").read_text())

@@ -37,7 +37,7 @@ def test_samples_of_the_largest_sets_are_such_and_none_comes_twice(length, seed,
 
 
 @given(st.integers(1, 9000), st.lists(st.tuples(st.integers(0, 8999), st.integers(1, 3000)), max_size=8))
-def test_it_is_the_same_in_whatever_parts_it_is_asked_for(length, parts):
+def test_the_order_is_the_same_in_all_parts_in_which_it_is_read(length, parts):
     order, all_of_it = KeyedOrder(length, 7, 1), whole(length, 7, 1).tolist()
     for first, count in parts:
         assert order.samples(first, count) == all_of_it[first : first + count]

@@ -34,7 +34,7 @@ async def test_each_line_carries_the_local_rank_and_none_is_lost_or_torn(tmp_pat
     assert len(out.splitlines()) == 1002
 
 
-async def test_the_only_process_of_a_pod_has_no_prefix_and_what_it_begins_is_seen_before_the_line_ends(tmp_path, capfd):
+async def test_the_only_process_of_a_pod_has_no_prefix_and_its_unfinished_line_is_seen(tmp_path, capfd):
     (tmp_path / "go").unlink(missing_ok=True)
     os.mkfifo(tmp_path / "go")
     bar = f"import sys; print('10%', end='\\r', flush=True); open({str(tmp_path / 'go')!r}).read(); print('100%')"

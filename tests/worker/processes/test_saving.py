@@ -52,7 +52,7 @@ def script(tmp_path, monkeypatch):
     return Script(tmp_path / "1.steps")
 
 
-def test_it_waits_after_the_proposed_step_and_is_asked_once_that_is_agreed_on(script):
+def test_a_script_waits_after_the_proposed_step_and_is_asked_once_it_is_agreed_on(script):
     steps.propose(script.path, 3)
     thread = script.do(3)
     script.waits_at(3)
@@ -62,7 +62,7 @@ def test_it_waits_after_the_proposed_step_and_is_asked_once_that_is_agreed_on(sc
     assert (script.done, script.asked) == (3, [3])
 
 
-def test_it_goes_on_unasked_when_the_proposal_is_taken_back(script):
+def test_a_script_continues_unasked_when_the_proposal_is_taken_back(script):
     steps.propose(script.path, 3)
     thread = script.do(5)
     script.waits_at(3)
@@ -71,7 +71,7 @@ def test_it_goes_on_unasked_when_the_proposal_is_taken_back(script):
     assert (script.done, script.asked) == (5, [])
 
 
-def test_it_is_asked_after_an_agreed_step_even_if_another_one_is_proposed_meanwhile(script):
+def test_a_script_is_asked_after_an_agreed_step_even_if_another_is_proposed_meanwhile(script):
     steps.propose(script.path, 3)
     steps.agree(script.path, 3)
     steps.propose(script.path, 9)

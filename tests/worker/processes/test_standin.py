@@ -47,7 +47,7 @@ async def test_the_call_is_passed_on_and_the_code_comes_back(tmp_path, code, see
     assert (call.directory, call.environ["LR"]) == (str(tmp_path), "ü 1")
 
 
-async def test_it_ends_with_1_when_the_launcher_goes_away(tmp_path, capfd):
+async def test_the_command_ends_with_1_when_the_launcher_goes_away(tmp_path, capfd):
     called, never = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     async def on_run(_request):

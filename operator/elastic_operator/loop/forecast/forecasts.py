@@ -24,7 +24,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import Answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.status import awaits_answer, with_position
+from elastic_operator.plan.forecast.status_forecasts import awaits_answer, with_position
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions, Planner
 

@@ -23,7 +23,7 @@ from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
-from elastic_operator.plan.forecast.status import queue_position
+from elastic_operator.plan.forecast.status_forecasts import queue_position
 from elastic_operator.plan.planner import PassDecisions
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.answer import Answer, answer_steps, demand_if_resumed
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import Steps, of_now
-from elastic_operator.plan.forecast.status import queue_position, with_answer
+from elastic_operator.plan.forecast.status_forecasts import queue_position, with_answer
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
 

@@ -1,9 +1,9 @@
 """Decides whether a job's pods may be evicted for others now, and begins the steps before it.
 
-No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs
-(`admission_checks`), and a foreign pod is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is
-evicted, because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes
-evictions: all of its pods may be replaced a moment later (14).
+No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
+and a foreign pod is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted, because no
+pod is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all of its
+pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So the job waits, for a limited time, for the answers about all of its
 preemptors. Then it releases the pods whose preemptors can use the room, and releases the other pods later.
@@ -14,53 +14,29 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
-from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
-from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.facts.decisions import CreatePod, Plan
+from elastic_operator.plan.job.deferred_release import DeferredRelease
 from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
 
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
-PENDING_SECONDS = 2.0
+FOREIGN_POD_ANSWERS_SECONDS = 2.0
 """The same limit if some of the job's pods are evicted for foreign pods. It is shorter, because a foreign pod needs no
 dry run, and because the other pods of a gang wait for the node, too.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class DeferredRelease:
-    """The pods (uids) of a job whose release is deferred, and the preemptors (uids) that wait for their room."""
-
-    pods: frozenset[str] = frozenset()
-    preemptors: frozenset[str] = frozenset()
-
-    def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while the release of these pods is deferred. If spec and size are unchanged, so is the reason."""
-        if not self.pods:
-            return grant
-        now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
-        condition, assignment = obs.status.condition(ConditionType.FULL_SIZE), now.assignment
-        size = len(assignment.keep) + len(assignment.create)
-        if assignment.release or size != obs.status.target_replicas:
-            return now
-        if condition is None or condition.observed_generation != obs.job.generation:
-            return now
-        is_of_grant = condition.reason in [reason for reason in SizeReason if reason.is_of_grant]
-        return replace(now, size_reason=Reason(condition.reason, condition.message)) if is_of_grant else now
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,7 +44,7 @@ class EvictionGate:
     """Decides for each job from the decisions of the present pass."""
 
     planner: Planner
-    admission_checks: AdmissionChecks
+    dry_runs: DryRuns
     nominator: Nominator
     limiter: EvictionLimiter
     pods: Store[objects.Pod]
@@ -84,13 +60,13 @@ class EvictionGate:
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._waits_since)
 
-    def deferred_release(self, uid: str) -> DeferredRelease:
-        """The pods of that job whose release is deferred, because it is not known that their preemptors can use the
-        room.
+    def defer_release(self, uid: str) -> DeferredRelease:
+        """Defer the release of that job's pods whose preemptors are not known to be able to use the room; returns these
+        pods.
 
         Starts and ends the job's wait, and queues the questions about the preemptors.
         """
-        allocation = self._now
+        allocation = self._allocation
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and (self.reads(uid) or not self.is_fresh()):
             return DeferredRelease(frozenset(released))
@@ -99,27 +75,27 @@ class EvictionGate:
             self._waits_since.pop(uid, None)
             return DeferredRelease()
         now = time.monotonic()
-        longest = PENDING_SECONDS if allocation.has_pending_preemptors(uid) else ALL_ANSWERS_SECONDS
+        longest = FOREIGN_POD_ANSWERS_SECONDS if allocation.has_foreign_preemptors(uid) else ALL_ANSWERS_SECONDS
         if now < self._waits_since.setdefault(uid, now) + longest:
             return DeferredRelease(frozenset(released))
         return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
 
     @property
-    def awaiting_admission_checks(self) -> int:
+    def awaiting_dry_runs(self) -> int:
         """The number of jobs that wait for the answers about their preemptors."""
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
         """The preemptors of the job's pods about which there is no answer yet. They may be unable to use the room."""
         return frozenset(
-            preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
+            preemptor for preemptor in self._allocation.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )
 
     def steps_before(self, uid: str, plan: Plan) -> StepsBefore | None:
         """Begin the steps before the plan is carried out: foreign pods are nominated, then the deletions are counted
         under the limits on evictions.
         """
-        taken = self._now.evicted_for
+        taken = self._allocation.evicted_for
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
@@ -139,7 +115,7 @@ class EvictionGate:
         return self.planner.decided
 
     @property
-    def _now(self) -> Allocation:
+    def _allocation(self) -> Allocation:
         return self._decided.allocation
 
     def _can_use_room(self, uid: str, victim_job: str) -> bool:
@@ -155,40 +131,39 @@ class EvictionGate:
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
-            self.admission_checks.answers.note_fault(obs.job)
+            self.dry_runs.answers.note_fault(obs.job)
             return False
         if not creates:
             return True
-        roles, order = Counter(create.role for create in creates), self._now.position(uid)
-        return self.admission_checks.have_passed(
-            obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
+        roles, order = Counter(create.role for create in creates), self._allocation.position(uid)
+        return self.dry_runs.have_passed(
+            obs.job, roles, partial(self._dry_run_question, uid), victim_job=victim_job, order=order
         )
 
-    def _admission_check(self, uid: str) -> AdmissionCheck | None:
+    def _dry_run_question(self, uid: str) -> DryRunQuestion | None:
         """The present question about the job's pods, if there is any."""
         all_obs = self._decided.obs
         obs, creates = all_obs.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
-        job, assignment = obs.job, self._now.assignment(uid)
+        job, assignment = obs.job, self._allocation.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [
-            all_obs[uid].job
-            for uid in sorted(self.admission_checks.answered_or_running() - {job.uid})
-            if uid in all_obs
-        ]
+        others = [all_obs[uid].job for uid in sorted(self.dry_runs.answered_or_running() - {job.uid}) if uid in all_obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
-        return AdmissionCheck(
+        return DryRunQuestion(
             job,
             creates,
             besides=tuple((other, tuple(create.role for create in made)) for other, made in besides if made),
-            leaving=partial(self._leaving, job.namespace, self._now.preempted_pods),
+            leaving=partial(self._leaving, job.namespace, self._allocation.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The job's planned pods, as if their room were free."""
-        obs, slots = self._decided.obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
+        obs, slots = (
+            self._decided.obs.get(uid),
+            self._allocation.assignment(uid).create if uid in self._allocation else (),
+        )
         return pods_to_create(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from elastic_operator.plan.allocation.eviction_limits import preemptor_of
+from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason

@@ -79,6 +79,8 @@ class Nominator:
     def __post_init__(self) -> None:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
+        self._expired: dict[str, Reservation] = {}
+        """The reservations that had run out at the last pass, by pod (uid), each with its present node (167)."""
         self._backoffs: dict[str, PodBackoff] = {}
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
@@ -96,9 +98,13 @@ class Nominator:
     def _back_off(self, uid: str, seconds: float, why: str) -> None:
         self._backoffs[uid] = PodBackoff(self.now() + seconds, why)
 
-    def plan(self, nominations: Sequence[Nomination]) -> None:
-        """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41)."""
+    def plan(self, nominations: Sequence[Nomination], expired: Sequence[tuple[objects.Pod, Reservation]]) -> None:
+        """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41).
+
+        Withdraw the `expired` reservations, unless another node is about to be reserved for the pod.
+        """
         self._by_victim_job = {}
+        self._expired = {pod.metadata.uid: reserved for pod, reserved in expired}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         drop_older_half(self._backoffs, MAX_BACKOFFS)
         for nomination in nominations:
@@ -106,6 +112,10 @@ class Nominator:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
+        planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
+        for pod, reserved in expired:
+            if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
+                self._start(pod.metadata.uid, self._withdraw(pod, reserved))
 
     def is_being_cleared(self, node: str) -> bool:
         """Whether pods on that node are about to be evicted for a foreign pod."""
@@ -126,13 +136,6 @@ class Nominator:
             return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and are_these
 
         return all_nominated
-
-    def withdraw(self, expired: Iterable[objects.Pod]) -> None:
-        """Withdraw reservations that ran out, unless another node is about to be reserved for the pod."""
-        planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
-        for pod in expired:
-            if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
-                self._start(pod.metadata.uid, self._withdraw(pod))
 
     def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
         """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
@@ -172,16 +175,14 @@ class Nominator:
         pod = self.pods.get(nomination.uid)
         if pod is None:
             return False
-        now, before = self.now(), reservation_of(pod)
-        has_run_out = before.has_run_out(now)
-        if has_run_out:
-            before = before.ran_out(now)
+        now, expired = self.now(), self._expired.get(nomination.uid)
+        before = expired.ran_out(now) if expired else reservation_of(pod)
         until = now + self._grace_seconds(nomination.victims) + self.keeps_seconds
         wanted = Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
         if not await self._write(pod, wanted):
             return False
-        if has_run_out:
-            self._tell_expired(pod)
+        if expired:
+            self._tell_expired(pod, expired)
         self.metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for the pod."
         if nomination.evicts_from:
@@ -223,16 +224,17 @@ class Nominator:
             log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reserved.node)
         return renewed
 
-    async def _withdraw(self, pod: objects.Pod) -> bool:
-        reservation = reservation_of(pod)
-        expired = reservation.ran_out(now := self.now())
-        if not await self._write(pod, expired):
+    async def _withdraw(self, pod: objects.Pod, expired: Reservation) -> bool:
+        instead = expired.ran_out(now := self.now())
+        if not await self._write(pod, instead):
             return False
-        self._tell_expired(pod, backoff=expired.backoff_until - now if expired.is_in_backoff(now) else 0.0)
+        self._tell_expired(pod, expired, backoff=instead.backoff_until - now if instead.is_in_backoff(now) else 0.0)
         return True
 
-    def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:
-        node = reservation_of(pod).node
+    def _tell_expired(self, pod: objects.Pod, expired: Reservation, *, backoff: float = 0.0) -> None:
+        """Report the end of the reservation, once."""
+        self._expired.pop(pod.metadata.uid, None)
+        node = expired.node
         self.metrics.reservations_expired.inc()
         text = f"kube-scheduler did not bind the pod to {node} before the reservation ended."
         if backoff:

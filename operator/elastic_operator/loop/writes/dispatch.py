@@ -150,12 +150,14 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48)."""
-        job = work.job
+        """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48).
+
+        If the job was deleted, another job with its name may already create pods with these names.
+        """
+        job, assumed = work.job, self.ledger.assumed
         self._busy.pop(job.uid, None)
-        for create in work.plan.creates:
-            name = create.pod_name(job.name)
-            assumed = self.ledger.assumed
+        planned = {create.pod_name(job.name) for create in work.plan.creates}
+        for name in [pod.name for pod in assumed.of_job(job.uid) if pod.name in planned]:
             (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
         self.on_done(job.uid)
 

@@ -13,9 +13,9 @@ from functools import cached_property
 from math import inf
 
 from elastic_api.status import SizeReason, rfc3339
+from elastic_operator.plan.allocation.check_evictions import EvictionLimitHit
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain_quota import used_by_others, why_excluded, why_quota
 from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from heapq import heappush
+from dataclasses import dataclass, field
+from heapq import heapify, heappush
+from typing import TYPE_CHECKING
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 
+if TYPE_CHECKING:
+    from elastic_operator.plan.allocation.preemption.options import Option
+
 
 @dataclass(slots=True)
-class FoundOptions:
+class OptionHeap:
     """The options of one search.
 
-    `heap` has a price and a node for each option. `use_after` is the preemptor's use if it gets all that it wants, at
-    each level of the tree the highest since the search: options that such a use forbids are not in the heap (189).
+    `heap` has a price and a node for each option; a price of () is not known any more. `by_node` has the options as
+    they were last found. `use_after` is the preemptor's use if it gets all that it wants, at each level of the tree
+    the highest since the search: options that such a use forbids are not in the heap (189).
     """
 
-    heap: list[tuple[tuple[float, ...], int]]
-    use_after: tuple[int, ...]
+    heap: list[tuple[tuple[float, ...], int]] = field(default_factory=list)
+    by_node: dict[int, Option] = field(default_factory=dict)
+    use_after: tuple[int, ...] = ()
+
+    def begin(self, by_node: dict[int, Option], use_after: tuple[int, ...]) -> None:
+        """Begin with the result of a new search."""
+        self.by_node, self.use_after = by_node, use_after
+        self.heap = [(option.price, node) for node, option in by_node.items()]
+        heapify(self.heap)
 
 
 class PassState:
@@ -50,7 +62,7 @@ class PassState:
     def begin_round(self) -> None:
         """Begin a round of minima and of the growth after it."""
         self.infeasible = KnownInfeasible()
-        self.options: dict[Hashable, FoundOptions] = {}
+        self.options: dict[Hashable, OptionHeap] = {}
 
     def node_got_room(self, node: int) -> None:
         """Options on that node may be cheaper now, so they are examined next."""

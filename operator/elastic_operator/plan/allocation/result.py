@@ -9,9 +9,9 @@ from typing import Any
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
+from elastic_operator.plan.allocation.check_evictions import EvictionLimitHit
 from elastic_operator.plan.allocation.deferred import pods_to_defer
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
@@ -159,7 +159,7 @@ class Allocation(Mapping[str, Grant]):
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
         return tuple(one.demand.uid for one in self._preemptors(uid) if not one.is_foreign_pod)
 
-    def has_pending_preemptors(self, uid: str) -> bool:
+    def has_foreign_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 

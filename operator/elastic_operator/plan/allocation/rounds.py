@@ -155,8 +155,8 @@ def _entitlement_for(state: AllocationState, entry: Entry, need: int) -> Entitle
         return right
     if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
         return entry.account.entitlement(need - (entry.account.used - entry.account.foreign))
-    given = preemptible_gpus_of_team(state, entry)
-    return entry.account.entitlement(need - given) if given else right
+    preemptible = preemptible_gpus_of_team(state, entry)
+    return entry.account.entitlement(need - preemptible) if preemptible else right
 
 
 def _waits(entry: Entry) -> bool:

@@ -47,10 +47,10 @@ def _first(heap: list[_Queued]) -> Account | None:
     """The account of the heap with the lowest share value now. Accounts whose value has changed are sorted in again."""
     while True:
         known, account = heap[0]
-        now = _below_parent(account)
-        if known == now:
+        present = _below_parent(account)
+        if known == present:
             return account
-        heapreplace(heap, (now, account))
+        heapreplace(heap, (present, account))
 
 
 def _below_parent(account: Account | None) -> _SortKey:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
+from elastic_operator.plan.allocation.check_evictions import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
@@ -29,9 +29,10 @@ class Assignment:
     """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
     are its missing pods.
 
-    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. A job has less than the minimum
-    only after it has lost pods. It then keeps its other pods and creates none, as long as no other job needs their
-    room (16).
+    `replicas` is the size that the job is to have: len(keep) + len(create), and more only while releases are deferred,
+    as room that is not free yet gets no pod then (139). It is 0, an allowed size, or less than the minimum. A job has
+    less than the minimum only after it has lost pods. It then keeps its other pods and creates none, as long as no
+    other job needs their room (16).
     """
 
     replicas: int
@@ -68,25 +69,6 @@ class Grant:
     @property
     def message(self) -> str:
         return self.size_reason.message
-
-    def deferring(self, deferred: frozenset[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
-        """The grant while the release of the pods `deferred` is deferred, with `size` pods as the target. The
-        preemptors `waiting` (uids) get nothing meanwhile (139).
-
-        Lost pods are created nevertheless, if there is room for them now. The room of deferred pods is not free.
-        """
-        before = self.assignment
-        keep = (*before.keep, *(uid for uid in before.release if uid in deferred))
-        release = tuple(uid for uid in before.release if uid not in deferred)
-        soonest = sorted(before.create, key=lambda slot: not slot.ready)
-        create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
-        if release:
-            preemptors = {uid: name for uid, name in self.preemptors.items() if uid not in waiting}
-            assignment = Assignment(len(keep) + len(create), keep, release, create)
-            return replace(self, assignment=assignment, preemptors=preemptors, deferred=deferred)
-        create = tuple(slot for slot in create if slot.ready)
-        assignment = Assignment(size or before.replicas, keep, (), create)
-        return replace(self, assignment=assignment, preemptors={}, victim_jobs={}, deferred=deferred)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ What it demands:
     remaining_pods  the demand of a job that gets no new pods
 
 The writes for it:
+    deferred_release the grant of a job that releases pods later, because it is unknown whether others can use the room
     reconcile       the plan: which pods are created and deleted
     resize          records a change of size in the status and an event
     plan_writes     the deletes, the creates, and the status

@@ -100,7 +100,7 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
     """Whether the pod may be listed as Terminating before its deletion. A master without a successor may not.
 
-    While the status lists a master as alive, its epoch counts as used (`elastic_rules.record_lost_pods`).
+    While the status lists a master as alive, its epoch counts as used (`elastic_rules.replace_lost_pods`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

@@ -45,7 +45,7 @@ def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
     return fail(obs.with_status(total_failures=in_all), now, "RestartLimitReached", too_many) if too_many else obs
 
 
-def record_lost_pods(obs: Observation, now: float) -> Observation:
+def replace_lost_pods(obs: Observation, now: float) -> Observation:
     """Replace lost pods one by one. The other pods continue, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)

@@ -103,5 +103,5 @@ def _rules(failures: Iterable[_Rule], losses: Iterable[_Rule]) -> tuple[_Rule, .
 _TORCHRUN = _rules([give_up_after_failure], [record_lost_pods])
 _ELASTIC = _rules(
     [elastic_rules.fail_at_max_restarts, elastic_rules.handle_failed_pods],
-    [elastic_rules.record_lost_pods, elastic_rules.end_without_master],
+    [elastic_rules.replace_lost_pods, elastic_rules.end_without_master],
 )

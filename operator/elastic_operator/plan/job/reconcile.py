@@ -62,9 +62,9 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
 
     Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """
-    now = len(obs.members)
-    reached = [size for size in obs.spec.sizes() if now <= size <= now + len(slots)]
-    return slots[: max(reached[-1] - now, master_in(slots) is not None)] if reached else slots
+    pods = len(obs.members)
+    reached = [size for size in obs.spec.sizes() if pods <= size <= pods + len(slots)]
+    return slots[: max(reached[-1] - pods, master_in(slots) is not None)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:

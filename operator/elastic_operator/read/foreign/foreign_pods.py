@@ -63,7 +63,8 @@ class ForeignPods:
     """The foreign pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
-    written again. `again_at_epoch` is when any of this changes without an event.
+    written again. Both have the reservation as in force, which may be longer than the written one (145), or on another
+    node of the gang (167). `again_at_epoch` is when any of this changes without an event.
 
     Args:
         backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
@@ -89,7 +90,7 @@ class ForeignPods:
         self._waiting: dict[str, _WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._all: tuple[ForeignPod, ...] = ()
-        self.expired: tuple[objects.Pod, ...] = ()
+        self.expired: tuple[tuple[objects.Pod, Reservation], ...] = ()
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
         self.again_at_epoch = inf
 
@@ -107,13 +108,14 @@ class ForeignPods:
         for uid, waiting in self._waiting.items():
             if waiting.gang:
                 gangs.setdefault(waiting.gang, {})[uid] = waiting.foreign_pod
-        self._places.forget_deleted(gangs.keys())
+        self._places.keep_only(gangs.keys())
         in_gangs = {uid: waiting.pod for uid, waiting in self._waiting.items() if waiting.gang}
         untried = {uid for uid, pod in in_gangs.items() if convert.is_untried(pod)}
         instead = self._gangs.without_unsettled(gangs, untried, now)
         self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
-        self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))
+        pairs = ((waiting.pod, waiting.reserved) for waiting in self._waiting.values())
+        self.expired = tuple((pod, reserved) for pod, reserved in pairs if reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
         foreign_pods = tuple(instead.get(uid, foreign_pod) for uid, foreign_pod in ours)

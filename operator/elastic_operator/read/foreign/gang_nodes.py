@@ -34,7 +34,7 @@ class GangNodes:
             seen.add(kept)
         return kept
 
-    def forget_deleted(self, gangs: Set[str]) -> None:
-        """Forget the gangs that do not wait any more."""
+    def keep_only(self, gangs: Set[str]) -> None:
+        """Forget all other gangs: no pod of theirs waits any more."""
         if self._taken.keys() - gangs:
             self._taken = {gang: nodes for gang, nodes in self._taken.items() if gang in gangs}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import inf
 
 from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -93,7 +93,7 @@ class WholeGangs:
                 gang = replace(gang, untried=frozenset(pods.keys() & untried), tried=now)
             self._gangs[name] = gang
             self.again_at_epoch = min(
-                self.again_at_epoch, *(ceil(time) for time in (gang.settled_at, gang.backoff.until) if now < time), inf
+                self.again_at_epoch, *(time for time in (gang.settled_at, gang.backoff.until) if now < time), inf
             )
             can_be_served = now >= gang.settled_at and _can_be_served(pods.values())
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
@@ -121,11 +121,11 @@ class WholeGangs:
                 self._gangs[name] = replace(gang, backoff=NEVER_FAILED)
             elif name in tried:
                 backoff = gang.backoff.failed(now, len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS)
-                self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
-                self.again_at_epoch = min(self.again_at_epoch, ceil(backoff.until))
+                self._gangs[name] = replace(gang, backoff=backoff)
+                self.again_at_epoch = min(self.again_at_epoch, backoff.until)
                 first_backoffs += [pods] if not gang.backoff.times else []
             else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at_epoch = min(self.again_at_epoch, ceil(now + SETTLED_SECONDS))
+                self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
         self._in_this_pass = {}
         return first_backoffs
 

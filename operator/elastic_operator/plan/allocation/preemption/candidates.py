@@ -101,12 +101,12 @@ class Candidates:
         self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, ends_jobs: bool = True
     ) -> None:
         self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
-        self._givers: tuple[PreemptionCheck, list[Entry]] | None = None
+        self._found_victim_jobs: tuple[PreemptionCheck, list[Entry]] | None = None
         check, reclaiming = self.check(need), state.inputs.reclaiming
         if reclaiming and not growing and not check.is_within_guarantees:
-            # may come first: then its team uses less by as much (189)
-            given = preemptible_gpus_of_team(state, preemptor)
-            check.count_victims(check.preemptor, pods=given, not_yet_held=0)
+            # The preemptor's own team may release these GPUs first. Then the team uses less by as many (189).
+            gpus = preemptible_gpus_of_team(state, preemptor)
+            check.count_victims(check.preemptor, pods=gpus, not_yet_held=0)
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if reclaiming else frozenset[Account]()
 
     @property
@@ -122,19 +122,19 @@ class Candidates:
         """Whether there may be a candidate. False is certain, True is not."""
         if self._victim_accounts:
             return True
-        return not self._growing and _team_gives_any(self._state, self._preemptor)
+        return not self._growing and _team_has_preemptible_gpus(self._state, self._preemptor)
 
     def nodes_with_victims(self, check: PreemptionCheck) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
         own_team = () if self._growing else self._state.queues.by_team[self._preemptor.team]
-        able = (*self._jobs_with_gpus_to_give(check), *own_team)
+        able = (*self._victim_jobs(check), *own_team)
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         able = [
             entry
-            for entry in self._jobs_with_gpus_to_give(check)
+            for entry in self._victim_jobs(check)
             if entry.worker.gpus >= gpus
             and entry.spare_workers
             and entry.has_minimum
@@ -143,24 +143,26 @@ class Candidates:
         ]
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
-    def _jobs_with_gpus_to_give(self, check: PreemptionCheck) -> list[Entry]:
-        """The jobs whose accounts may give at least one GPU.
+    def _victim_jobs(self, check: PreemptionCheck) -> list[Entry]:
+        """The jobs from whose accounts at least one GPU may be taken.
 
-        An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
-        teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
-        without GPUs is a unit of 0 GPUs. The answer is kept, because two searches for one pod have the same check.
+        If not even one GPU may be taken from an account, no unit may be. While many jobs wait for planned pods, this
+        holds for most teams, and this question about their accounts saves a look at each unit (185). A pod without
+        GPUs is a unit of 0 GPUs. The answer is kept, because two searches for one pod have the same check.
         """
-        if self._givers is not None and self._givers[0] is check:
-            return self._givers[1]
+        if self._found_victim_jobs is not None and self._found_victim_jobs[0] is check:
+            return self._found_victim_jobs[1]
         able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
         for account in self._victim_accounts:
+            if not check.allows(account, 0, not_yet_held=True):
+                continue  # then no unit of the account may be preempted
             for entry in self._state.queues.by_account[account]:
                 question = account, min(1, entry.master.gpus, entry.worker.gpus), bool(entry.placements)
                 if question not in answers:
                     answers[question] = check.allows(account, question[1], not_yet_held=question[2])
                 if answers[question]:
                     able.append(entry)
-        self._givers = check, able
+        self._found_victim_jobs = check, able
         return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
@@ -281,22 +283,22 @@ def preemptible_gpus_of_team(state: AllocationState, preemptor: Entry) -> int:
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("given", key)
+    known = state.this_pass.answers.get("preemptible", key)
     if known is None:
         known = sum(
             preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.this_pass.answers.put("given", key, known)
+        state.this_pass.answers.put("preemptible", key, known)
     return known
 
 
-def _team_gives_any(state: AllocationState, preemptor: Entry) -> bool:
+def _team_has_preemptible_gpus(state: AllocationState, preemptor: Entry) -> bool:
     """Whether anything can be preempted from a job of the preemptor's team for the preemptor's minimum."""
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("any given", key)
+    known = state.this_pass.answers.get("any preemptible", key)
     if known is None:
         known = any(preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_team[preemptor.team])
-        state.this_pass.answers.put("any given", key, known)
+        state.this_pass.answers.put("any preemptible", key, known)
     return bool(known)
 
 

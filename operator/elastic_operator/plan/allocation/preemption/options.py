@@ -2,19 +2,20 @@
 
 While the preemptor, or an equivalent one, preempts on other nodes, an option hardly ever gets cheaper. So options are
 found once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is
-the cheapest remaining one (44). If no option remains, the search is repeated, provided that the preemptor's team, or a
-parent of it, uses less than during the search: the preemptor may now be entitled to more pods of other teams (189).
+the cheapest remaining one by the present share values (44, 192). If no option remains, the search is repeated, provided
+that the preemptor's team, or a parent of it, uses less than during the search: the preemptor may now be entitled to
+more pods of other teams (189).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.pass_state import FoundOptions
+from elastic_operator.plan.allocation.pass_state import OptionHeap
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
@@ -23,11 +24,14 @@ from elastic_worker.contract import ROLE_WORKER
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One pod fits onto the node if these units are preempted."""
+    """One pod fits onto the node if these units are preempted. `has_no_alternative`: no other unit on the node could be
+    chosen instead.
+    """
 
     node: int
     units: tuple[VictimUnit, ...]
     price: tuple[float, ...]
+    has_no_alternative: bool
 
 
 class Options:
@@ -37,7 +41,7 @@ class Options:
         self, state: AllocationState, preemptor: Entry, candidates: Candidates, *, only: int | None = None
     ) -> None:
         self._state, self._preemptor, self._candidates, self._only = state, preemptor, candidates, only
-        self._known: dict[str, FoundOptions] = {}
+        self._known: dict[str, OptionHeap] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
         """The cheapest option for one more pod. The preemptor still lacks `need` GPUs, this pod's included."""
@@ -50,39 +54,43 @@ class Options:
         found = self._known[role]
         option = self._pop_cheapest_valid(found, role, check)
         if option is None and any(now < then for now, then in zip(check.use_after, found.use_after, strict=True)):
-            found.heap, found.use_after = self._search(role, check), check.use_after
+            found.begin(self._search(role, check), check.use_after)
             option = self._pop_cheapest_valid(found, role, check)
         return option
 
-    def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> FoundOptions:
+    def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> OptionHeap:
         """The options of an equivalent preemptor, if this one has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
         equivalent = None if own else equivalence_key(self._state, preemptor)
         key = equivalent, preemptor.requirements(role), need, self._candidates.search_kind
         if own or key not in cached:
-            cached[key] = FoundOptions(self._search(role, check), check.use_after)
+            cached[key] = OptionHeap()
+            cached[key].begin(self._search(role, check), check.use_after)
         return cached[key]
 
-    def _search(self, role: str, check: PreemptionCheck) -> list[tuple[tuple[float, ...], int]]:
+    def _search(self, role: str, check: PreemptionCheck) -> dict[int, Option]:
+        """All options, by their nodes."""
         nodes = self._preemptor.requirements(role).node_set & (
             self._candidates.nodes_with_victims(check) if self._only is None else {self._only}
         )
-        options = (self._option(role, node, check) for node in nodes)
-        found = [(option.price, option.node) for option in options if option is not None]
-        heapify(found)
-        return found
+        return {node: option for node in nodes if (option := self._option(role, node, check)) is not None}
 
-    def _pop_cheapest_valid(self, found: FoundOptions, role: str, check: PreemptionCheck) -> Option | None:
-        heap, found.use_after = found.heap, tuple(map(max, found.use_after, check.use_after))
+    def _pop_cheapest_valid(self, options: OptionHeap, role: str, check: PreemptionCheck) -> Option | None:
+        heap, options.use_after = options.heap, tuple(map(max, options.use_after, check.use_after))
         while heap:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
                 heappop(heap)
+            present = self._present_price(options.by_node[node], check) if price else price
+            if heap and heap[0] < (present, node):  # the accounts of its units use less than before: it costs more
+                heappush(heap, (present, node))
+                continue
             option = self._option(role, node, check)
             if option is None:
                 continue
             heappush(heap, (option.price, node))
+            options.by_node[node] = option
             if option.price <= price or heap[0] == (option.price, node):
                 return option
         return None
@@ -111,9 +119,10 @@ class Options:
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
         if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
-        pool, chosen = list(candidates.on_node(node)), list[VictimUnit]()
-        if not pool or not _fits_without(state, preemptor, role, node, pool):
+        units = list(candidates.on_node(node))
+        if not units or not _fits_without(state, preemptor, role, node, units):
             return None
+        pool, chosen = units, list[VictimUnit]()
         trial = check.copy()
         while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
             able = [unit for unit in pool if candidates.may_be_preempted(unit, trial)]
@@ -127,7 +136,21 @@ class Options:
             held = unit.held_gpus - sum(part.held_gpus for part in parts)
             trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.current_gang)))
+        entries = {unit.entry for unit in chosen if unit.whole}
+        has_no_alternative = all(unit.entry in entries for unit in units)
+        return Option(node, tuple(chosen), self._price(chosen, node, check), has_no_alternative)
+
+    def _present_price(self, option: Option, check: PreemptionCheck) -> tuple[float, ...]:
+        """The option's price by the present share values (192). If other units could be chosen by now, or a victim job
+        has lost pods on other nodes, only a new look at the node can give it; the answer is the last price then.
+        """
+        changed = self._state.this_pass.changed
+        if not option.has_no_alternative or any(unit.entry in changed for unit in option.units):
+            return option.price
+        return self._price(option.units, option.node, check)
+
+    def _price(self, units: Sequence[VictimUnit], node: int, check: PreemptionCheck) -> tuple[float, ...]:
+        return _price_of(units, node, check, gang=bool(self._state.this_pass.current_gang))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -159,7 +182,7 @@ def _needed(
     return chosen
 
 
-def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
+def _price_of(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
     value, then those of low priority.
 

@@ -1,6 +1,6 @@
 """Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
-`admission_answers` keeps the answers. If the job needs the refused pods for its minimum, the answer counts like a
+`dry_run_answers` keeps the answers. If the job needs the refused pods for its minimum, the answer counts like a
 refused creation. Otherwise the job can still grow into idle GPUs.
 
 Each question is one to three requests. Only a few questions are under way at once, fewer of one namespace, and
@@ -20,34 +20,37 @@ from dataclasses import dataclass, field
 from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.cluster.session import MAX_WRITES
 from elastic_operator.cluster.waiting import cancel_and_wait
-from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 
 QUESTION_SECONDS = 5.0
 """If no plan has wanted a question for this long, the operator drops the question."""
-MAX_CHECKS_AT_ONCE = MAX_WRITES // 2
+MAX_QUESTIONS_AT_ONCE = MAX_WRITES // 2
 """The most questions under way: half of the most writes (28)."""
-MAX_CHECKS_OF_NAMESPACE = 2
+MAX_QUESTIONS_OF_NAMESPACE = 2
 
 
 @dataclass(slots=True)
-class _Question:
-    """A waiting question: its `order` within its namespace, and the victim jobs that wait for the answer."""
+class _Queued:
+    """A waiting question: its `order` within its namespace, and the victim jobs that wait for the answer.
+
+    `make_question` makes it from the last decisions, once it is asked.
+    """
 
     job: Job
-    check: Callable[[], AdmissionCheck | None]
+    make_question: Callable[[], DryRunQuestion | None]
     order: int
     until: float
     victim_jobs: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False, repr=False)
-class AdmissionChecks:
+class DryRuns:
     """The questions, by the uid of the job, and the `answers`."""
 
-    ask: Callable[[AdmissionCheck], Awaitable[None]]
+    ask: Callable[[DryRunQuestion], Awaitable[None]]
     """Asks the API server. Raises ClusterError."""
     refused: Callable[[Job, PodRefused, bool], object]
     """`refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called if the pods
@@ -57,21 +60,27 @@ class AdmissionChecks:
     """Called with a victim job (uid) that waited for an answer, to plan for it again."""
 
     def __post_init__(self) -> None:
-        self.answers = AdmissionAnswers()
-        self._questions: dict[str, _Question] = {}
-        self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
+        self.answers = DryRunAnswers()
+        self._queued: dict[str, _Queued] = {}
+        self._running: dict[str, tuple[_Queued, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
         """The number of the last turn of each namespace with questions; larger numbers are later."""
 
     def forget_deleted(self, present: Set[str]) -> None:
-        drop_absent(present, self._questions)
+        drop_absent(present, self._queued)
 
     def answered_or_running(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
         return self.answers.passed().union(self._running)
 
     def have_passed(
-        self, job: Job, roles: Counter[str], check: Callable[[], AdmissionCheck | None], *, victim_job: str, order: int
+        self,
+        job: Job,
+        roles: Counter[str],
+        make_question: Callable[[], DryRunQuestion | None],
+        *,
+        victim_job: str,
+        order: int,
     ) -> bool:
         """Whether an answer accepts that many pods of the job.
 
@@ -83,45 +92,45 @@ class AdmissionChecks:
         if job.uid in self._running:
             self._running[job.uid][0].victim_jobs.add(victim_job)
             return passed
-        question, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
-        victim_jobs = question.victim_jobs if question is not None else set()
-        self._questions[job.uid] = _Question(job, check, order, until, victim_jobs | {victim_job})
+        queued, until = self._queued.get(job.uid), time.monotonic() + QUESTION_SECONDS
+        victim_jobs = queued.victim_jobs if queued is not None else set()
+        self._queued[job.uid] = _Queued(job, make_question, order, until, victim_jobs | {victim_job})
         return passed
 
     def start_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
         now, passed = time.monotonic(), self.answers.passed()
-        self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
-        places: dict[str, list[_Question]] = {}
-        new_first = sorted(self._questions.values(), key=lambda question: (question.job.uid in passed, question.order))
-        for question in new_first:
-            places.setdefault(question.job.namespace, []).append(question)
-        here = {question.job.namespace for question, _ in self._running.values()}
+        self._queued = {uid: queued for uid, queued in self._queued.items() if now < queued.until}
+        places: dict[str, list[_Queued]] = {}
+        new_first = sorted(self._queued.values(), key=lambda queued: (queued.job.uid in passed, queued.order))
+        for queued in new_first:
+            places.setdefault(queued.job.namespace, []).append(queued)
+        here = {queued.job.namespace for queued, _ in self._running.values()}
         self._turns = {name: turn for name, turn in self._turns.items() if name in places or name in here}
         while open_now := [name for name, questions in places.items() if questions and self._may_ask(name)]:
             name = min(open_now, key=lambda name: self._turns.get(name, 0))
             self._turns[name] = max(self._turns.values(), default=0) + 1
-            self._put(places[name].pop(0))
+            self._start(places[name].pop(0))
 
-    def _put(self, question: _Question) -> None:
-        uid = question.job.uid
-        del self._questions[uid]
-        if self.answers.preemption_bar(question.job) is not None:
+    def _start(self, queued: _Queued) -> None:
+        uid = queued.job.uid
+        del self._queued[uid]
+        if self.answers.preemption_bar(queued.job) is not None:
             return
         try:
-            check = question.check()
+            question = queued.make_question()
         except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
-            self.answers.note_fault(question.job)
+            self.answers.note_fault(queued.job)
             return
-        if check is None:
+        if question is None:
             return
-        task = asyncio.create_task(self._try(check))
-        self._running[uid] = question, task
+        task = asyncio.create_task(self._ask_and_note(question))
+        self._running[uid] = queued, task
         task.add_done_callback(lambda _: self._end(uid))
 
     def _end(self, uid: str) -> None:
-        question, _ = self._running.pop(uid)
-        for victim_job in question.victim_jobs:
+        queued, _ = self._running.pop(uid)
+        for victim_job in queued.victim_jobs:
             self.requeue(victim_job)
 
     async def stop(self) -> None:
@@ -130,22 +139,22 @@ class AdmissionChecks:
 
     def _may_ask(self, namespace: str) -> bool:
         silence = self.answers.silence(namespace)
-        here = sum(question.job.namespace == namespace for question, _ in self._running.values())
+        here = sum(queued.job.namespace == namespace for queued, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
-        most = MAX_CHECKS_OF_NAMESPACE if silence is None else 1
-        return not is_silent and here < most and len(self._running) < MAX_CHECKS_AT_ONCE
+        most = MAX_QUESTIONS_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MAX_QUESTIONS_AT_ONCE
 
-    async def _try(self, check: AdmissionCheck) -> None:
-        job = check.job
+    async def _ask_and_note(self, question: DryRunQuestion) -> None:
+        job = question.job
         try:
-            await self.ask(check)
+            await self.ask(question)
         except PodRefused as error:
-            self.answers.refused(check)
-            if not check.besides:
-                self.refused(job, error, check.needed)
+            self.answers.refused(question)
+            if not question.besides:
+                self.refused(job, error, question.needed)
         except ClusterError as error:
             self.answers.unanswered(job.namespace, error)
-        except Exception:  # noqa: BLE001 - as in `_put`
+        except Exception:  # noqa: BLE001 - as in `_start`
             self.answers.note_fault(job)
         else:
-            self.answers.accepted(check)
+            self.answers.accepted(question)

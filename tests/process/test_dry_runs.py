@@ -12,10 +12,10 @@ import pytest
 
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import PodRefused, Unreachable, api_error
-from elastic_operator.loop.reclaim import admission_answers, admission_checks
-from elastic_operator.loop.reclaim.admission_answers import PASSED_SECONDS
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
-from elastic_operator.loop.reclaim.admission_checks import MAX_CHECKS_AT_ONCE, AdmissionChecks
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
+from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS
+from elastic_operator.loop.reclaim.dry_runs import MAX_QUESTIONS_AT_ONCE, DryRuns
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.virtual_clock import VirtualClock
@@ -30,25 +30,25 @@ class Asked:
         self.names: list[str] = []
         self.decided_again: list[str] = []
         self._answers: dict[str, asyncio.Future[None]] = {}
-        self.admission_checks = AdmissionChecks(self._ask, lambda *_: None, requeue=self.decided_again.append)
+        self.dry_runs = DryRuns(self._ask, lambda *_: None, requeue=self.decided_again.append)
 
-    async def _ask(self, check: AdmissionCheck) -> None:
-        self.names.append(check.job.uid)
-        self._answers[check.job.uid] = asyncio.get_running_loop().create_future()
-        await self._answers[check.job.uid]
+    async def _ask(self, question: DryRunQuestion) -> None:
+        self.names.append(question.job.uid)
+        self._answers[question.job.uid] = asyncio.get_running_loop().create_future()
+        await self._answers[question.job.uid]
 
     def wants(self, job: Job, *, order: int = 0, besides: Besides = ()) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        check = AdmissionCheck(job, (), besides)
-        return self.admission_checks.have_passed(
-            job, Counter(), lambda: check, victim_job=f"giver of {job.uid}", order=order
+        question = DryRunQuestion(job, (), besides)
+        return self.dry_runs.have_passed(
+            job, Counter(), lambda: question, victim_job=f"victim of {job.uid}", order=order
         )
 
     async def want(self, jobs: Iterable[Job], *, besides: Besides = ()) -> None:
         """All of these, and what is asked then."""
         for order, job in enumerate(jobs):
             self.wants(job, order=order, besides=besides)
-        self.admission_checks.start_next()
+        self.dry_runs.start_next()
         await asyncio.sleep(0)
 
     async def answer(self, uid: str, error: Exception | None = None) -> None:
@@ -60,7 +60,7 @@ class Asked:
 
 
 def may_preempt(asked: Asked, job: Job) -> bool:
-    return asked.admission_checks.answers.preemption_bar(job) is None
+    return asked.dry_runs.answers.preemption_bar(job) is None
 
 
 def jobs_of(namespace: str, count: int) -> list[Job]:
@@ -72,12 +72,12 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
         asked = Asked()
         crowd = [job for i in range(8) for job in jobs_of(f"crowd{i}", 10)]
         await asked.want(crowd)
-        assert len(asked.names) == MAX_CHECKS_AT_ONCE
+        assert len(asked.names) == MAX_QUESTIONS_AT_ONCE
         await asked.want([*crowd, *jobs_of("quiet", 1)])
         await asked.answer("crowd0-0")
         await asked.want([])
         assert asked.names[-1] == "quiet-0"
-        await asked.admission_checks.stop()
+        await asked.dry_runs.stop()
 
     asyncio.run(scenario())
 
@@ -85,7 +85,7 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
 def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_meanwhile() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
-        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             jobs = jobs_of("red", 5)
             await asked.want(jobs)
             assert asked.names == ["red-0", "red-1"]
@@ -101,7 +101,7 @@ def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_m
             await asked.answer("red-3")
             await asked.want(jobs)
             assert asked.names[4:] == ["red-4", "red-0"]
-            await asked.admission_checks.stop()
+            await asked.dry_runs.stop()
 
     asyncio.run(scenario())
 
@@ -109,7 +109,7 @@ def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_m
 def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
-        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             [job] = jobs_of("red", 1)
             await asked.want([job])
             await asked.answer("red-0")
@@ -123,17 +123,17 @@ def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
 def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
-        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             jobs = jobs_of("red", 4)
             await asked.want(jobs)
             assert len(asked.names) == 2
             await asked.answer("red-0", Unreachable("no answer"))
-            assert asked.decided_again == ["giver of red-0"]
+            assert asked.decided_again == ["victim of red-0"]
             await asked.answer("red-1", Unreachable("no answer"))
             clock.passed += 10
             await asked.want(jobs)
             assert len(asked.names) == 3
-            await asked.admission_checks.stop()
+            await asked.dry_runs.stop()
 
     asyncio.run(scenario())
 
@@ -144,20 +144,20 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
 
     async def scenario() -> None:
         clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("team-a", 1)
-        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
-            before = asked.admission_checks.answers.barred()
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+            before = asked.dry_runs.answers.barred()
             await asked.want([job])
             await asked.answer(job.uid, error)
-            assert (may_preempt(asked, job), asked.admission_checks.answers.barred() == before) == (
+            assert (may_preempt(asked, job), asked.dry_runs.answers.barred() == before) == (
                 False,
                 False,
             )
-            clock.passed += admission_answers.MAX_NO_ANSWER_SECONDS + 1
-            assert (may_preempt(asked, job), asked.admission_checks.answers.barred() == before) == (
+            clock.passed += dry_run_answers.MAX_NO_ANSWER_SECONDS + 1
+            assert (may_preempt(asked, job), asked.dry_runs.answers.barred() == before) == (
                 True,
                 True,
             )
-            await asked.admission_checks.stop()
+            await asked.dry_runs.stop()
 
     asyncio.run(scenario())
 
@@ -165,11 +165,11 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
 def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_long() -> None:
     async def scenario() -> None:
         clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("red", 1)
-        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             await asked.want([job])
             await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
             assert not may_preempt(asked, job)
-            clock.passed += admission_answers.MAX_NO_ANSWER_SECONDS + 1
+            clock.passed += dry_run_answers.MAX_NO_ANSWER_SECONDS + 1
             assert may_preempt(asked, job)
 
     asyncio.run(scenario())
@@ -181,15 +181,15 @@ def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_
     async def scenario() -> None:
         clock, asked, (job, other) = VirtualClock(), Asked(), jobs_of("red", 2)
         refused = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
-        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
-            for generation in range(1, admission_answers.MAX_EDITS + 3):
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+            for generation in range(1, dry_run_answers.MAX_EDITS + 3):
                 edited = replace(job, generation=generation)
-                asked.admission_checks.answers.job_read(edited)
+                asked.dry_runs.answers.job_read(edited)
                 assert may_preempt(asked, edited)
                 await asked.want([edited], besides=((other, ("master",)),))
                 await asked.answer(job.uid, refused)
                 assert not may_preempt(asked, edited)
-                clock.passed += admission_answers.FIRST_REFUSED_SECONDS + 1
+                clock.passed += dry_run_answers.FIRST_REFUSED_SECONDS + 1
 
     asyncio.run(scenario())
 
@@ -200,10 +200,10 @@ def test_three_edits_of_a_failing_job_stop_evictions_for_it() -> None:
 
     def preempts(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)
-        asked.admission_checks.answers.job_read(job)
+        asked.dry_runs.answers.job_read(job)
         return may_preempt(asked, job)
 
-    with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+    with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
         assert [preempts(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
         clock.passed += 2 * 3600 + 1
         assert preempts(6, make_status())

@@ -122,8 +122,8 @@ def _spend(job: _TimesOfJob, now: float) -> None:
 def _take_account(job: _TimesOfJob, report: GroupReport) -> None:
     """Count the news in the master's account.
 
-    The time in its first account was counted by phases already. A smaller account than the last one is another
-    process's.
+    The time in its first account was counted by phases already. An account that is smaller than the last one is of a
+    new process.
     """
     account = report.goodput
     if account is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster.errors import ClusterError
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
@@ -90,7 +90,7 @@ class _JobAnswers:
             self.backoff_until, self.backoff_bar = until, bar
 
 
-class AdmissionAnswers:
+class DryRunAnswers:
     """The answers about each job, and its back-off, by the uid of the job; and the namespaces without answers."""
 
     def __init__(self) -> None:
@@ -175,22 +175,22 @@ class AdmissionAnswers:
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
-    def accepted(self, check: AdmissionCheck) -> None:
+    def accepted(self, question: DryRunQuestion) -> None:
         """Note that the job's pods would be accepted."""
-        self._without_answer.pop(check.job.namespace, None)
-        answers, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
+        self._without_answer.pop(question.job.namespace, None)
+        answers, until = self._answers_about(question.job.uid), time.monotonic() + PASSED_SECONDS
         answers.refusals = NEVER_FAILED
-        roles = Counter(create.role for create in check.creates)
-        answers.passed = _Passed(check.job.generation, roles, until, until)
+        roles = Counter(create.role for create in question.creates)
+        answers.passed = _Passed(question.job.generation, roles, until, until)
 
-    def refused(self, check: AdmissionCheck) -> None:
+    def refused(self, question: DryRunQuestion) -> None:
         """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
         row.
         """
-        self._without_answer.pop(check.job.namespace, None)
-        now, answers = time.monotonic(), self._answers_about(check.job.uid)
+        self._without_answer.pop(question.job.namespace, None)
+        now, answers = time.monotonic(), self._answers_about(question.job.uid)
         answers.passed = None
-        if check.besides:
+        if question.besides:
             wait = doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, answers.refusals.times)
             answers.back_off(now + wait, PreemptionBar.OTHERS_FILL_QUOTA)
         else:
@@ -204,7 +204,7 @@ class AdmissionAnswers:
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
-        log.exception("the admission dry run of a job's pods failed job=%s", job.key)
+        log.exception("the dry run of a job's pods failed job=%s", job.key)
         until = time.monotonic() + MAX_NO_ANSWER_SECONDS
         self._answers_about(job.uid).back_off(until, PreemptionBar.INTERNAL_ERROR)
 

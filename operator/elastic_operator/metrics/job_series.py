@@ -9,8 +9,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from elastic_api.status import ConditionType
+from elastic_operator.metrics.job_times import KINDS
 from elastic_operator.metrics.stats import PREFIX, JobStats
-from elastic_operator.metrics.times import KINDS
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import is_running

@@ -1,4 +1,4 @@
-"""What the API server is asked before others go for a job, and what of its answers counts."""
+"""Before pods are evicted for a job, dry runs ask the API server about the job's pods. Some answers do not count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable, api_error
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker, summed_pod
+from elastic_operator.loop.reclaim.dry_run import DryRunner, DryRunQuestion, summed_pod
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template
@@ -65,49 +65,49 @@ def creates(count: int) -> tuple[CreatePod, ...]:
     return tuple(CreatePod("worker" if i else "master", max(0, i - 1), None, True, 1, (1, 8)) for i in range(count))
 
 
-async def ask(server: Server, check: AdmissionCheck) -> None:
-    await AdmissionChecker(server, Services(), BuildSettings("", "")).run(check)  # type: ignore[arg-type]
+async def ask(server: Server, question: DryRunQuestion) -> None:
+    await DryRunner(server, Services(), BuildSettings("", "")).ask(question)  # type: ignore[arg-type]
 
 
 async def test_one_pod_is_one_request_and_several_are_two():
     server = Server(0, 8)
-    await ask(server, AdmissionCheck(job_of(2), creates(1)))
+    await ask(server, DryRunQuestion(job_of(2), creates(1)))
     assert server.asked == [2]
-    await ask(server, AdmissionCheck(job_of(2), creates(4)))
+    await ask(server, DryRunQuestion(job_of(2), creates(4)))
     assert server.asked == [2, 2, 8]
 
 
 async def test_a_quota_that_takes_each_but_not_all_refuses_them():
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(1, 8), AdmissionCheck(job_of(2), creates(4)))
+        await ask(Server(1, 8), DryRunQuestion(job_of(2), creates(4)))
 
 
 async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
     other = (job_of(1), ("master", "worker"))
-    await ask(Server(5, 8), AdmissionCheck(job_of(1), creates(1), besides=(other,)))
+    await ask(Server(5, 8), DryRunQuestion(job_of(1), creates(1), besides=(other,)))
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(6, 8), AdmissionCheck(job_of(1), creates(1), besides=(other,)))
+        await ask(Server(6, 8), DryRunQuestion(job_of(1), creates(1), besides=(other,)))
 
 
 @pytest.mark.parametrize(("leaving", "fits"), [((4, 4), True), ((4, 3), False), ((), False), ((16,), True)])
 async def test_leaving_pods_of_the_namespace_are_subtracted(leaving: tuple[int, ...], fits: bool):
-    check = AdmissionCheck(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
+    question = DryRunQuestion(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
     if fits:
-        await ask(Server(8, 8), check)
+        await ask(Server(8, 8), question)
         return
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(8, 8), check)
+        await ask(Server(8, 8), question)
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
 async def test_a_quota_on_the_number_of_pods_counts_leaving_pods(limit: int, fits: bool):
-    check = AdmissionCheck(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
+    question = DryRunQuestion(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
     server = Server(0, 100, pods=(3, limit))
     if fits:
-        await ask(server, check)
+        await ask(server, question)
         return
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(server, check)
+        await ask(server, question)
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), ApiError("busy", status=429)])
@@ -117,7 +117,7 @@ async def test_no_answer_is_no_refusal(error: Exception):
             raise error
 
     with pytest.raises(type(error)):
-        await ask(Silent(0, 8), AdmissionCheck(job_of(1), creates(2), leaving=lambda: [pod_of(1)]))
+        await ask(Silent(0, 8), DryRunQuestion(job_of(1), creates(2), leaving=lambda: [pod_of(1)]))
 
 
 def job_with_a_master_of_its_own() -> Job:
@@ -142,9 +142,9 @@ async def test_worker_dry_run_counts_if_terminating_pods_explain_the_masters(err
                 raise error
             await super().post(path, body, params=params)
 
-    check = AdmissionCheck(job_with_a_master_of_its_own(), creates(2), leaving=lambda: [pod_of(8)])
+    question = DryRunQuestion(job_with_a_master_of_its_own(), creates(2), leaving=lambda: [pod_of(8)])
     with pytest.raises(raised):
-        await ask(Second(8, 8), check)
+        await ask(Second(8, 8), question)
 
 
 @pytest.mark.parametrize("status", [401, 429, 500, 503, 504])
@@ -156,7 +156,7 @@ async def test_no_answer_about_all_pods_is_no_acceptance(status: int):
                 raise api_error(status, b'{"message": "busy"}')
 
     with pytest.raises(ApiError, match="busy"):
-        await ask(SilentAboutAll(0, 8), AdmissionCheck(job_of(1), creates(2)))
+        await ask(SilentAboutAll(0, 8), DryRunQuestion(job_of(1), creates(2)))
 
 
 async def test_that_all_pods_as_one_are_too_large_for_something_else_than_a_quota_does_not_count():
@@ -166,7 +166,7 @@ async def test_that_all_pods_as_one_are_too_large_for_something_else_than_a_quot
             if len(self.asked) == 2:
                 raise Forbidden("maximum cpu usage per Pod is 2", status=403)
 
-    await ask(Limited(0, 8), AdmissionCheck(job_of(1), creates(2)))
+    await ask(Limited(0, 8), DryRunQuestion(job_of(1), creates(2)))
 
 
 def test_all_as_one_have_one_container_and_no_limit_below_its_request():

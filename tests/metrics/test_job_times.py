@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_api.status import Phase
-from elastic_operator.metrics.times import KINDS, OF_PART, OF_PHASE, JobTimes
+from elastic_operator.metrics.job_times import KINDS, OF_PART, OF_PHASE, JobTimes
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_worker.library.goodput import PARTS
 

@@ -40,7 +40,7 @@ Amounts = Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionCheck:
+class DryRunQuestion:
     """A question: whether the pods `creates` of the job would be accepted after `besides`, pods of other jobs of the
     namespace.
 
@@ -56,31 +56,31 @@ class AdmissionCheck:
     """Whether the job lacks its minimum without the pods for which others would be evicted."""
 
 
-class AdmissionChecker:
+class DryRunner:
     """Asks by dry runs; creates nothing."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def run(self, check: AdmissionCheck) -> None:
-        """Ask about all pods of the dry run. Raises PodRefused, and ClusterError if there was no answer."""
-        spec, leaving = check.job.spec, tuple[objects.Pod, ...]()
+    async def ask(self, question: DryRunQuestion) -> None:
+        """Ask about all pods of the question. Raises PodRefused, and ClusterError if there was no answer."""
+        spec, leaving = question.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
-        address, port = self._meeting_point(check.job, spec)
+        address, port = self._meeting_point(question.job, spec)
         same = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
         common = same and port == contract.MASTER_PORT  # else only the master declares ports of its node (122)
-        for create in {common or create.role: create for create in check.creates}.values():
-            manifest = build_pod(check.job, spec, create, service_ip=address, port=port, settings=self._build)
+        for create in {common or create.role: create for create in question.creates}.values():
+            manifest = build_pod(question.job, spec, create, service_ip=address, port=port, settings=self._build)
             try:
                 await api_requests.try_pod(self._session, manifest)
             except ClusterError as error:
-                explained = tuple(check.leaving()) if _is_about_quota(error) else ()
+                explained = tuple(question.leaving()) if _is_about_quota(error) else ()
                 if not explained:
                     raise_refusal(error, create.role, manifest, spec.template_of(create.role))
                     raise
                 leaving = explained
-        if leaving or len(check.creates) > 1 or check.besides:
-            await self._ask_for_all(check, create.role, manifest, leaving)
+        if leaving or len(question.creates) > 1 or question.besides:
+            await self._ask_for_all(question, create.role, manifest, leaving)
 
     def _meeting_point(self, job: Job, spec: JobSpec) -> tuple[str, int]:
         """The address and port of the job's Service, or of the one that would be created for it."""
@@ -90,12 +90,12 @@ class AdmissionChecker:
         return service.spec.cluster_ip, service.port
 
     async def _ask_for_all(
-        self, check: AdmissionCheck, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
+        self, question: DryRunQuestion, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
         """Try all pods as one pod, without the requests of the leaving pods. If that pod is refused because a single
         pod may not be so large (LimitRange, webhooks), the refusal does not count.
         """
-        requests, limits, count = _asked_in_all(check)
+        requests, limits, count = _asked_in_all(question)
         for pod in leaving:
             spec = {"spec": msgspec.to_builtins(pod.spec)}
             requests.subtract(requests_of(spec))
@@ -109,8 +109,8 @@ class AdmissionChecker:
                 raise
             if leaving and _has_room_for(count - len(leaving), error):
                 return
-            if not leaving and (leaving := tuple(check.leaving())):
-                await self._ask_for_all(check, role, manifest, leaving)
+            if not leaving and (leaving := tuple(question.leaving())):
+                await self._ask_for_all(question, role, manifest, leaving)
                 return
             raise_refusal(error, role, manifest, manifest)
             raise
@@ -128,10 +128,10 @@ def _has_room_for(more: int, error: ApiError) -> bool:
     return found is not None and int(found[1]) + more <= int(found[2])
 
 
-def _asked_in_all(check: AdmissionCheck) -> tuple[Amounts, Amounts, int]:
+def _asked_in_all(question: DryRunQuestion) -> tuple[Amounts, Amounts, int]:
     """The requests, limits and number of all these pods."""
     requests, limits, count = Amounts(), Amounts(), 0
-    jobs = ((check.job, tuple(create.role for create in check.creates)), *check.besides)
+    jobs = ((question.job, tuple(create.role for create in question.creates)), *question.besides)
     for job, roles in jobs:
         for role, number in Counter(roles).items():
             assert job.spec is not None, "pods are planned from a spec that could be read"

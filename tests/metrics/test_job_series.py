@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from elastic_api.status import ConditionType
+from elastic_operator.metrics.job_times import KINDS, JobTimes
 from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
-from elastic_operator.metrics.times import KINDS, JobTimes
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.last_plans import LastPlan
 from tests.metrics.stats import make_report, of, samples_of, show, show_elastic
