@@ -111,8 +111,10 @@ class Planner:
     def read_ahead(self, view: ClusterView) -> Iterator[None]:
         """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        A job that changes between two steps is observed again.
+        A job that changes between two steps is observed again. Deleted jobs are forgotten.
         """
+        if (uids := view.jobs()) is not self._observed_jobs.uids:
+            self._forget_deleted(uids)
         for uid in view.unread():
             self._observe(view, uid)
             self._demand(view, uid)
