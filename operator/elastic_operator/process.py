@@ -62,6 +62,10 @@ READ_AHEAD_SECONDS = 10.0
 """A standby reads new and changed jobs this often (212)."""
 ELECTION_SECONDS = 5.0
 """The first lists wait for the election, but no longer than this."""
+UNKNOWN_SECONDS = 90.0
+"""A write with an unknown outcome is carried out, if at all, within the API server's limit for a request, 60 s, and the
+watches then bring it. Before that, a leader that stops hands over no revisions (213).
+"""
 STUCK_SECONDS = 300.0
 """A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
@@ -193,6 +197,8 @@ class Process:
         """End the leader's tasks, and then its lease: no other replica may begin before this replica's last write."""
         await _cancel_and_wait(displaced)
         await _cancel_and_wait(leading)
+        if time.monotonic() - self.session.outcome_unknown_at > UNKNOWN_SECONDS:
+            self.elector.revisions = self.watches.revisions()
         await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
@@ -214,7 +220,8 @@ class Process:
         async with contextlib.AsyncExitStack() as ending:  # the last one that began ends first
             controller = self._controller(planner, events)
             ending.callback(controller.close)
-            await self.watches.catch_up(await self._stand_by(controller))
+            since = await self._stand_by(controller)
+            await self.watches.catch_up(since, self.elector.handed_over)
             jobs, nodes = len(self.stores.jobs), len(self.stores.nodes)
             log.info("leading as %s jobs=%d nodes=%d", self.elector.identity, jobs, nodes)
             self.metrics.leader.set(1)

@@ -40,11 +40,16 @@ class Watches:
     all: dict[str, Reflector[Any] | Namespaced[Any] | JobInformer]
     informer: JobInformer
 
-    async def catch_up(self, since: float | None = None) -> None:
+    async def catch_up(self, since: float | None = None, handed_over: Mapping[str, int] | None = None) -> None:
         """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
-        written until then.
+        written until then. A store that has seen the revisions which that replica has handed over is new enough (213).
         """
-        await asyncio.gather(*(watch.catch_up(since) for watch in self._decisive()))
+        behind = [watch for watch in self._decisive() if not watch.has_seen(handed_over or {})]
+        await asyncio.gather(*(watch.catch_up(since) for watch in behind))
+
+    def revisions(self) -> dict[str, int]:
+        """The newest resourceVersions in the stores, by collection, to hand over with the lease."""
+        return {path: revision for watch in self._decisive() for path, revision in watch.revisions().items()}
 
     def fresh(self) -> bool:
         """Whether news of every store came lately."""
