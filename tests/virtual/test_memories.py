@@ -40,6 +40,8 @@ MEMORIES = (
 """Types whose objects can remember. Immutable values cannot; the one `DirtySet` is in a table of its own."""
 NOT_LISTED = {
     ("cluster/lease.py", "_lease"): "the memories of watches, the lease and the clock",
+    ("cluster/lease.py", "revisions"): "the memories of watches, the lease and the clock",
+    ("cluster/lease.py", "handed_over"): "the memories of watches, the lease and the clock",
     ("cluster/reflector.py", "_params"): "a setting",
     ("cluster/store.py", "_listeners"): "parts of the process",
     ("cluster/write_queue.py", "_waiting"): "requests in flight",
