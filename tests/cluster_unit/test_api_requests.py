@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
+from elastic_operator.cluster.store import Store
 from tests.cluster_unit.build import owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
 from tests.simulate.server import merged
@@ -269,7 +270,7 @@ async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations
     pod = await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
     assert api.find(f"{PODS}/toy-worker-0")["metadata"]["annotations"] == {"a": "1", "b": "2"}
     assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
-    assert await api_requests.get_pod(session, "a", "toy-worker-0") == pod
+    assert await api_requests.pod_now(session, Store(), made.metadata) == pod
     with pytest.raises(Conflict):
         await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
     with pytest.raises(NotFound):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -64,8 +65,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
-            backoff=lambda uid: self.backoff.get(uid),
-            is_being_cleared=lambda node: node in self.emptied,
+            progress=SimpleNamespace(backoff=self.backoff.get, cleared_nodes=self.emptied),
         )
 
     foreign_pods: ForeignPods = field(init=False)

@@ -26,6 +26,8 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
@@ -54,6 +56,7 @@ from tests.api.policies import make_flavor, make_policy
 from tests.build.objects import Owner
 from tests.cluster_unit.build import node, owner, pod
 from tests.kit.calls import calls_of
+from tests.plan.jobs import make_job as make_facts
 
 START = 1_800_000_000.0
 STARTED = "2027-01-15T08:00:00Z"
@@ -97,7 +100,8 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes, self.refused = FailedWrites(self.ledger.dirty_jobs), set[str]()
+        self.failed_writes = FailedWrites(self.ledger.dirty_jobs)
+        self.answers = DryRunAnswers(self.ledger.dirty_jobs, lambda: self.stored.reader.external_changes.note_answer())
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -107,15 +111,10 @@ class World:
     def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
+        faults = quarantine.Quarantine(dirty_jobs=self.ledger.dirty_jobs)
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=faults)
         logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
-        bar = PreemptionBar.PODS_REFUSED
-        answers = SimpleNamespace(
-            preemption_bar=lambda job: bar if job.name in self.refused else None,
-            barred=lambda: (frozenset((f"uid-{name}", bar) for name in self.refused), frozenset()),
-            job_read=lambda _: None,
-        )
-        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, answers)
+        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, self.answers)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))
@@ -133,7 +132,7 @@ class World:
 
     def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
-        for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
+        for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes, self.answers):
             memory.forget_deleted(obs.keys())
 
     def decide_anew(self) -> PassDecisions:
@@ -236,7 +235,8 @@ class World:
             self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
-        (self.refused.add if refused else self.refused.discard)(job)
+        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), ())
+        (self.answers.refused if refused else self.answers.accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:
         status = {"phase": "Bound" if bound else "Pending"}
@@ -514,7 +514,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     ended = {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": STARTED}
     world.job("first", 3, {**STATUSES[1], "completionTime": STARTED, "conditions": [ended]}, "", cleanPodPolicy="None")
     world.pod("first", "worker-0", "n1", "Running", False, True)
-    world.refused.add("first")
+    world.is_refused("first", True)
     (demand,) = world.look().inputs.jobs
     assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
     world.time_passes(1.0)
@@ -828,8 +828,7 @@ def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in
     world.job("third", 3, {}, "")
     assert looked_at() == ["first", "third"]
     world.is_refused("third", True)
-    assert looked_at() == ["third"]
-    assert looked_at() == ["first"], "the answer is a change from outside"
+    assert looked_at() == ["first", "third"], "the answer is a change from outside"
     assert looked_at() == []
 
 

@@ -12,8 +12,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.delay_queue import DelayQueue
+from elastic_operator.memory import DelayQueue, KeyedCache, LastSeen, SingleCache, Turns
 from elastic_operator.read.sums import PodIndex
 from tests.docs.pages import text
 from tests.simulate.test_forgotten import things_in
@@ -34,6 +33,7 @@ MEMORIES = (
     KeyedCache,
     SingleCache,
     LastSeen,
+    Turns,
     PodIndex,
     DelayQueue,
 )

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_api.leftovers import removal
+from elastic_api.policy import COLLECTION
 from elastic_operator.cluster.errors import (
     AlreadyExists,
     ApiError,
@@ -29,8 +30,9 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
-from elastic_operator.cluster.session import Session
-from elastic_worker.contract import LABEL_JOB_NAME
+from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
+from elastic_operator.cluster.store import Store
+from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -119,9 +121,30 @@ async def annotate_pod(
     return decode(await session.patch(_pod(namespace, name), body), Pod)
 
 
-async def get_pod(session: Session, namespace: str, name: str) -> Pod:
-    """A pod as it is now. Raises NotFound, ClusterError."""
-    return decode(await session.get(_pod(namespace, name)), Pod)
+async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
+    """The pod as it is now, put into the store; None if it is deleted. Raises ClusterError."""
+    with suppress(NotFound):
+        pod = decode(await session.get(_pod(meta.namespace, meta.name)), Pod)
+        if pod.metadata.uid == meta.uid:
+            pods.observe(pod)
+            return pod
+    pods.observe_deleted(meta.uid)
+    return None
+
+
+async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str]) -> Pod:
+    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition; the annotation of
+    older releases is removed. Raises like `annotate_pod`.
+    """
+    meta = pod.metadata
+    body: dict[str, Any] = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
+    }
+    if meta.annotations.reserved:
+        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
+    path = f"{_pod(meta.namespace, meta.name)}/status"
+    return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node)), Pod)
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
@@ -265,6 +288,13 @@ async def patch_job_status(
         return None
     body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
     return await session.patch(f"{_job(namespace, name)}/status", body, before_delete=before_delete)
+
+
+async def patch_policy_status(session: Session, policy: CustomObject, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the status of the policy into `new`. Raises Conflict, NotFound, ClusterError."""
+    meta, changes = policy.metadata, merge_diff(policy.status.unpack(), new)
+    body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
+    return await session.patch(f"{COLLECTION}/{meta.name}/status", body)
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

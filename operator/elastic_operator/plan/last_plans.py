@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_api.status import JobStatus
+from elastic_operator.memory import DelayQueue
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.job.observation import Observation
 

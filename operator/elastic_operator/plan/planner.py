@@ -13,13 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import SingleCache
+from elastic_operator.memory import DelayQueue, SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.decisions import Grant, Plan

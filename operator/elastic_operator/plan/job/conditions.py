@@ -7,13 +7,12 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
+from elastic_api.status import LOST, PREEMPTED, ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
-from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
@@ -21,8 +20,6 @@ from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
-PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observation:
@@ -89,7 +86,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 def _suspended_by(status: JobStatus) -> str:
     """The preemptors of the job's pods, if the operator preempted all of these."""
     last = status.history[0] if status.history else None
-    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTION_REASONS else ""
+    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTED else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
@@ -130,7 +127,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         return Reason(
             Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
         )
-    lost = bool(status.history) and status.history[0].reason in LOSSES
+    lost = bool(status.history) and status.history[0].reason in LOST
     return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
 
 
