@@ -199,7 +199,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 def _without_promises(inputs: AllocationInputs) -> AllocationInputs:
     return replace(
-        inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.has_reservation)
+        inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.promised_node)
     )
 
 

@@ -106,7 +106,7 @@ class Allocation(Mapping[str, Grant]):
         if not self._state.inputs.foreign_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.placements)
-        return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
+        return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
 
     @cached_property
     def _victims_of_nominations(self) -> frozenset[str]:

@@ -162,7 +162,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     """
     gang = state.this_pass.current_gang
     others = (entry for entry, _ in state.placed[node] if entry is not preemptor and entry.is_foreign_pod)
-    return any(other.held_node or other.victims for other in others if not gang or other.gang != gang)
+    return any(other.promised_node or other.victims for other in others if not gang or other.gang != gang)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
