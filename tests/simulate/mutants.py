@@ -247,15 +247,15 @@ GUARDS: Mapping[str, Mutant] = {
 """Those that only show where an operator has errors of its own."""
 
 MUTANTS: Mapping[str, Mutant] = {
-    "pods that terminate count as gone": _nodes(lambda node: replace(node, leaving={})),
-    "pods of others count as nothing": _nodes(lambda node: replace(node, used={})),
+    "pods that terminate count as gone": _nodes(lambda node: replace(node, leaving=replace(node.leaving, requests={}))),
+    "pods of others count as nothing": _nodes(lambda node: replace(node, used=replace(node.used, requests={}))),
     "cordoned nodes are used": _nodes(lambda node: replace(node, unschedulable=False)),
     "nodes that are not Ready are used": _nodes(lambda node: replace(node, ready=True)),
     "only GPUs must fit": _jobs(_by_gpus_alone),
     "a team's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), parents=False),
     "a parent's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), others=False),
-    "pods of others do not count for a limit": _nodes(lambda node: replace(node, used_by={})),
-    "pods that terminate do not count for a limit": _nodes(lambda node: replace(node, leaving_by={})),
+    "pods of others do not count for a limit": _nodes(lambda node: replace(node, used=replace(node.used, gpus_by_namespace={}))),
+    "pods that terminate do not count for a limit": _nodes(lambda node: replace(node, leaving=replace(node.leaving, gpus_by_namespace={}))),
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),

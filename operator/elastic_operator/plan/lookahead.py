@@ -30,7 +30,7 @@ from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import gpus_by_resource
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import UNUSED, Node, NodeUse
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.remaining_pods import frozen_demand
@@ -182,13 +182,12 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:
     """The node when these foreign pods are bound to it, and all leaving pods have left."""
-    if not came and not node.leaving and not node.leaving_by:
+    if not came and node.leaving == UNUSED:
         return node
-    used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
+    use = node.used
+    requests, gpus = Counter(use.requests), {name: Counter(held) for name, held in use.gpus_by_namespace.items()}
     for pod in came:
-        used.update(pod.shape.requests)
-        used_by.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
-    ports = node.used_ports.union(*(pod.shape.host_ports for pod in came))
-    return replace(
-        node, used=used, used_by=used_by, used_ports=ports, leaving={}, leaving_ports=frozenset(), leaving_by={}
-    )
+        requests.update(pod.shape.requests)
+        gpus.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
+    ports = use.ports.union(*(pod.shape.host_ports for pod in came))
+    return replace(node, used=NodeUse(requests, ports, gpus), leaving=UNUSED)

@@ -203,21 +203,13 @@ class Ledger:
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)
-        return replace(
-            node,
-            used=dict(used.requests),
-            used_ports=frozenset(used.ports),
-            leaving=dict(leaving_use.requests),
-            leaving_ports=frozenset(leaving_use.ports),
-            used_by=used.by_namespace(),
-            leaving_by=leaving_use.by_namespace(),
-        )
+        return replace(node, used=used.as_use(), leaving=leaving_use.as_use())
 
     def bound_use(self, node: str) -> Resources:
         """The resources that bound pods use on the node, without our leaving pods that are not overdue."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
-        return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
+        return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used.requests
 
     def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""

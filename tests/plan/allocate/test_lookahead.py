@@ -103,7 +103,8 @@ def test_a_pod_of_others_that_has_come_holds_its_gpus_and_its_host_ports(place):
     waits = replace(make_foreign_pod(**{place: "n1"}), shape=make_shape(host_ports=port))
     inputs = make_inputs([make_node("n1", 4)], (), foreign_pods=(waits,))
     after = carried_out(inputs, allocate(inputs))
-    assert (after.foreign_pods, after.nodes[0].used["nvidia.com/gpu"], after.nodes[0].used_ports) == ((), 1, port)
+    (use,) = (node.used for node in after.nodes)
+    assert (after.foreign_pods, use.requests["nvidia.com/gpu"], use.ports) == ((), 1, port)
 
 
 def test_nothing_is_looked_at_twice_where_nobody_loses_anything():

@@ -101,7 +101,7 @@ class Entry:
     def scheduler_may_preempt(self, other: Entry) -> bool:
         """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
         preempts = self.foreign_pod is not None and self.foreign_pod.preempts
-        return preempts and self.demand.priority > min(other.demand.shape.priorities)
+        return preempts and self.demand.priority > other.demand.shape.lowest_priority
 
     @property
     def size(self) -> int:
