@@ -262,7 +262,7 @@ class Ours:
             grant = allocation[name] if share is not None else None
             plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
-            known.again_at = plan.requeue_at if plan.requeue_at is not None else inf
+            known.again_at = plan.requeue_at
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
