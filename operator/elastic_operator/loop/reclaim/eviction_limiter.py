@@ -10,7 +10,6 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
@@ -121,11 +120,10 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        hits = ((entry, hit) for entry, hit in allocation.held_up if hit.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, hit.wanted)
-            for entry, hit in hits
-            if not (hit.needs_higher_limit or hit.is_behind) and (preemptor := preemptor_of(entry))
+            one.preemptor: _HeldUp(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
+            for one in allocation.held_up
+            if one.hit.exceeded is EvictionLimit.PER_CLUSTER and not (one.hit.needs_higher_limit or one.hit.is_behind)
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}
