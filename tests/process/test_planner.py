@@ -390,7 +390,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
             or (decisions.is_new and plan.assignment != decisions.allocation.find_assignment(uid))
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
-        dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
+        dues = [plan.due_monotonic for plan in world.planner.plans.all() if plan.due_monotonic > -inf]
         assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
             world.planner.plans.note(LastPlan(all_obs[uid], None, world.now + lasts, all_obs[uid].status))

@@ -38,7 +38,7 @@ class ReclaimReporter:
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Report on a new allocation, made from that input."""
         self._report_held_up(allocation)
-        self.metrics.not_lasting.inc(len(allocation.would_not_last))
+        self.metrics.not_lasting.inc(len(allocation.withheld))
         self.metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
 

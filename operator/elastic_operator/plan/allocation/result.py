@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from elastic_api.status import SizeReason
@@ -33,7 +34,7 @@ class Allocation(Mapping[str, Grant]):
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
-        self.would_not_last: Mapping[str, str] = {}
+        self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
@@ -74,11 +75,11 @@ class Allocation(Mapping[str, Grant]):
         """
         return self[uid] if uid in self._entries else default
 
-    def _why(self, entry: Entry) -> tuple[Reason, float | None]:
-        why = self.would_not_last.get(entry.demand.uid)
+    def _why(self, entry: Entry) -> tuple[Reason, float]:
+        why = self.withheld.get(entry.demand.uid)
         if why is None:
             return self._explainer.why(entry)
-        return Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"), None
+        return Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"), inf
 
     @property
     def _state(self) -> AllocationState:

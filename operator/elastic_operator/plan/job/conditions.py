@@ -205,11 +205,11 @@ def _complete(obs: Observation, now: float) -> bool:
 
 
 def _name_in_use(obs: Observation) -> str:
-    """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    if not held or obs.members:
+    """A sentence on the previous master, while a start waits until its name is free."""
+    terminating = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
+    if not terminating or obs.members:
         return ""
-    return f"{held[0]} is still being deleted. The job continues when it is deleted."
+    return f"{terminating[0]} is still being deleted. The job continues when it is deleted."
 
 
 def _left_behind(obs: Observation) -> str:
