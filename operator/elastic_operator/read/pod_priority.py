@@ -1,5 +1,5 @@
-"""Decides which PriorityClass the pods of a job may have (97), and finds the lowest priority that they get. `priority` reads
-the class that orders the job among jobs.
+"""Decides which PriorityClass the pods of a job may have (97), and finds the lowest priority that they get. `priority`
+reads the class that orders the job among jobs.
 
 Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
 kube-scheduler would not. If a template names a class that preempts, the pods get the operator's own classes instead,

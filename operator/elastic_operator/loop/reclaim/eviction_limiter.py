@@ -50,7 +50,7 @@ class LastMinute:
             del self._evicted[pod]
 
 
-class _HeldUp(NamedTuple):
+class _Waiting(NamedTuple):
     """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
@@ -65,7 +65,7 @@ class EvictionLimiter:
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[PreemptorKey, _HeldUp] = {}
+        self._waiting: dict[PreemptorKey, _Waiting] = {}
         """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
 
     @property
@@ -110,7 +110,7 @@ class EvictionLimiter:
         """
         if not allocation.held_up:
             return inf
-        turns = (held_up.since + MINUTE - time.monotonic() for held_up in self._waiting.values())
+        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
@@ -121,7 +121,7 @@ class EvictionLimiter:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
         self._waiting = {
-            one.preemptor: _HeldUp(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
+            one.preemptor: _Waiting(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
             for one in allocation.held_up
             if one.hit.exceeded is EvictionLimit.PER_CLUSTER and not (one.hit.needs_higher_limit or one.hit.is_behind)
         }

@@ -23,8 +23,9 @@ UNKNOWN_PRICE: tuple[float, ...] = ()
 class OptionHeap:
     """The options of one search.
 
-    `heap` has a price and a node for each option. `by_node` has the options as they were last found. `use_after` is the preemptor's use if it gets all that it wants, at each level of the tree
-    the highest since the search: options that such a use forbids are not in the heap (189).
+    `heap` has a price and a node for each option. `by_node` has the options as they were last found. `use_after` is the
+    preemptor's use if it gets all that it wants, at each level of the tree the highest since the search: options that
+    such a use forbids are not in the heap (189).
     """
 
     heap: list[tuple[tuple[float, ...], int]] = field(default_factory=list)
