@@ -203,9 +203,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(inputs: AllocationInputs) -> AllocationInputs:
-    return replace(
-        inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.promised_node)
-    )
+    return replace(inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.promised_node))
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:

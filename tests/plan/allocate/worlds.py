@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit,
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import with_members
-from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team, make_use
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team, make_use
 
 PLAIN = st.just(make_shape(1))
 SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])

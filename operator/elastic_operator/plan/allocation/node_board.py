@@ -15,7 +15,13 @@ from typing import NamedTuple
 
 from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, room_beside, total_of
+from elastic_operator.plan.allocation.free_resources import (
+    AllBut,
+    FreeResources,
+    PodRequirements,
+    room_beside,
+    total_of,
+)
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
