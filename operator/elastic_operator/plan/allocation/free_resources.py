@@ -97,7 +97,7 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
     return total
 
 
-def room_beside(allocatable: Resources, *uses: NodeUse) -> FreeResources:
+def room_left(allocatable: Resources, *uses: NodeUse) -> FreeResources:
     """The room that these uses leave of `allocatable`."""
     room = FreeResources(dict(allocatable), ())
     for use in uses:

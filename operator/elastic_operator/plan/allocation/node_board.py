@@ -15,13 +15,7 @@ from typing import NamedTuple
 
 from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free_resources import (
-    AllBut,
-    FreeResources,
-    PodRequirements,
-    room_beside,
-    total_of,
-)
+from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, room_left, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
@@ -58,8 +52,8 @@ class NodeBoard:
         self.gpu_resources = tuple(gpu_resources)
         self.open = tuple(i for i, node in enumerate(self.nodes) if not node.why_closed)
         self.closed = tuple(i for i, node in enumerate(self.nodes) if node.why_closed)
-        self._now = [room_beside(n.allocatable, n.used, n.leaving) for n in self.nodes]
-        self._soon = [room_beside(n.allocatable, n.used) for n in self.nodes]
+        self._now = [room_left(n.allocatable, n.used, n.leaving) for n in self.nodes]
+        self._soon = [room_left(n.allocatable, n.used) for n in self.nodes]
         self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
         self.idle_gpus = sum(self._gpus)
         """The GPUs that are free once all leaving pods have left."""

@@ -55,12 +55,12 @@ class Queues:
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Renew the entries of changed jobs: `leave` is called with each old one, `join` with all new ones."""
-        foreign_pods = (
-            pod
+        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs}
+        jobs |= {
+            pod.uid: pod
             for pod in inputs.foreign_pods
             if not pod.unplannable or pod.nominated in self._board.number  # it holds its room (206)
-        )
-        jobs: dict[str, JobDemand | ForeignPod] = {one.uid: one for one in (*inputs.jobs, *foreign_pods)}
+        }
         known = self.by_uid
         # Unchanged demands are identical objects (23).
         gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
