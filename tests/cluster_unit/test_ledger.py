@@ -170,7 +170,7 @@ def test_a_pod_is_ours_only_by_controller_namespace_and_name():
         ("toy-master-0", "master", 0),
         ("toy-worker-7", "worker", 7),
     ]
-    assert use(ledger).used["pods"] == len(pods)
+    assert use(ledger).used.requests["pods"] == len(pods)
 
 
 def test_a_pod_that_cannot_be_read_counts_as_used_by_others_and_goes_as_it_came():
@@ -272,7 +272,7 @@ def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
     bound = pod("urgent", cpu="2", rv=3, node="n2")
     ledger.pod_changed(nominated, bound)
     assert use(ledger) == UNUSED
-    assert use(ledger, "n2").used == {"cpu": 2000, "pods": 1}
+    assert use(ledger, "n2").used.requests == {"cpu": 2000, "pods": 1}
 
 
 def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
@@ -298,7 +298,7 @@ def test_a_pod_being_created_counts_until_it_is_seen():
     ledger = ledger_of()
     uid = assume_worker(ledger, 0)
     assert use(ledger).used.requests == {GPU: 1}
-    assert use(ledger, "n1", {uid}).used == {}
+    assert use(ledger, "n1", {uid}).used.requests == {}
     assert [a.member.uid for a in ledger.assumed.of_job(JOB_UID)] == [uid]
     ledger.pod_changed(None, own())
     assert ledger.assumed.of_job(JOB_UID) == ()
@@ -315,7 +315,7 @@ def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     assert use(ledger).used.requests == {}
     now[0] = 3600.0
     ledger.expire()
-    assert use(ledger, "n2").used == {GPU: 1}, "its creation is still under way"
+    assert use(ledger, "n2").used.requests == {GPU: 1}, "its creation is still under way"
     assert ledger.seconds_until_expiry() == inf
     for index in (0, 1):
         ledger.assumed.await_seen("a", f"toy-worker-{index}")
@@ -323,7 +323,7 @@ def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     now[0] += ASSUMED_SECONDS
     ledger.expire()
     assert ledger.assumed.of_job(JOB_UID) == ()
-    assert use(ledger, "n2").used == {}
+    assert use(ledger, "n2").used.requests == {}
 
 
 def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
