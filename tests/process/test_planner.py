@@ -867,7 +867,7 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
         (1, (1,), PreemptionBar.GETS_NO_PODS)
     ]
-    assert not inputs.nodes[0].used.get(GPU, 0)
+    assert not inputs.nodes[0].used.requests.get(GPU, 0)
 
 
 def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
