@@ -37,6 +37,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
@@ -352,8 +353,8 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         assert remembered.inputs.teams == fresh.inputs.teams
         assert remembered.inputs.team_of == fresh.inputs.team_of
         for obs in remembered.inputs.nodes:
-            for held, by in ((obs.used, obs.used_by), (obs.leaving, obs.leaving_by)):
-                assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
+            for held in (obs.used, obs.leaving):
+                assert sum(gpus for _, gpus in held.gpus_of(GPU)) == held.requests.get(GPU, 0)
 
 
 @given(st.lists(happenings, max_size=30))
@@ -389,7 +390,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
             or (decisions.is_new and plan.assignment != decisions.allocation.find_assignment(uid))
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
-        dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
+        dues = [plan.due_monotonic for plan in world.planner.plans.all() if plan.due_monotonic > -inf]
         assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
             world.planner.plans.note(LastPlan(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
@@ -704,21 +705,21 @@ def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     assert (demand.shape.flavor, demand.shape.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
-def test_known_classes_set_the_priorities_of_pods():
+def test_known_classes_set_the_lowest_priority_of_pods():
     world = world_with_a_job()
-    assert world.look().inputs.jobs[0].shape.priorities == (1, 0)
+    assert world.look().inputs.jobs[0].shape.lowest_priority == 0
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
         world.priority_class(name, value, default=False)
-    assert world.look().inputs.jobs[0].shape.priorities == (6, 5)
+    assert world.look().inputs.jobs[0].shape.lowest_priority == 5
 
 
 def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
     world = world_with_a_job()
     world.pod("first", "master-0", "n1", "Running", True, True)
-    assert world.look().inputs.nodes[0].leaving[GPU] == 1
+    assert world.look().inputs.nodes[0].leaving.requests[GPU] == 1
     world.time_passes(30 + OVERDUE_SECONDS)
     (node,) = world.look().inputs.nodes
-    assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
+    assert (node.leaving, node.used.requests[GPU], node.used.gpus_by_namespace) == (NodeUse(), 1, {"default": {GPU: 1}})
 
 
 def node_loses_a_gpu(world: World) -> None:
@@ -852,7 +853,7 @@ def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_
     assert [len(job.members) for job in world.look().inputs.jobs] == [1]
     world.job("first", 3, STATUSES[2], "", suspend=True)
     (node,) = world.look().inputs.nodes
-    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (0, 1)
+    assert (node.used.requests.get(GPU, 0), node.leaving.requests.get(GPU, 0)) == (0, 1)
 
 
 def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for_none():
@@ -865,7 +866,7 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
         (1, (1,), PreemptionBar.GETS_NO_PODS)
     ]
-    assert not inputs.nodes[0].used.get(GPU, 0)
+    assert not inputs.nodes[0].used.requests.get(GPU, 0)
 
 
 def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():

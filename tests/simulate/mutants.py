@@ -64,6 +64,11 @@ def _nodes(lie: Callable[[Node], Node]) -> Mutant:
     return _with_inputs(lambda inputs: replace(inputs, nodes=tuple(map(lie, inputs.nodes))))
 
 
+def _use(of: str, **lie: object) -> Mutant:
+    """A lie about the use `of` each node."""
+    return _nodes(lambda node: replace(node, **{of: replace(getattr(node, of), **lie)}))
+
+
 def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
     return _with_inputs(lambda inputs: replace(inputs, jobs=tuple(map(lie, inputs.jobs))))
 
@@ -198,9 +203,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(inputs: AllocationInputs) -> AllocationInputs:
-    return replace(
-        inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.has_reservation)
-    )
+    return replace(inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.promised_node))
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
@@ -247,15 +250,15 @@ GUARDS: Mapping[str, Mutant] = {
 """Those that only show where an operator has errors of its own."""
 
 MUTANTS: Mapping[str, Mutant] = {
-    "pods that terminate count as gone": _nodes(lambda node: replace(node, leaving={})),
-    "pods of others count as nothing": _nodes(lambda node: replace(node, used={})),
+    "pods that terminate count as gone": _use("leaving", requests={}),
+    "pods of others count as nothing": _use("used", requests={}),
     "cordoned nodes are used": _nodes(lambda node: replace(node, unschedulable=False)),
     "nodes that are not Ready are used": _nodes(lambda node: replace(node, ready=True)),
     "only GPUs must fit": _jobs(_by_gpus_alone),
     "a team's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), parents=False),
     "a parent's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), others=False),
-    "pods of others do not count for a limit": _nodes(lambda node: replace(node, used_by={})),
-    "pods that terminate do not count for a limit": _nodes(lambda node: replace(node, leaving_by={})),
+    "pods of others do not count for a limit": _use("used", gpus_by_namespace={}),
+    "pods that terminate do not count for a limit": _use("leaving", gpus_by_namespace={}),
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),

@@ -173,7 +173,7 @@ class Reconciler:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         wait = self._begin(body, job, plan, evicts=grant is not None and not grant.waits)
         wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
-        again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
+        again = min(wait, plan.requeue_at - now)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self.poller.follow(job.uid, target_of(obs, plan, now))
         self.survivors.follow(job.uid, job.namespace, obs.survivors)

@@ -174,10 +174,9 @@ class StoreView:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        return self._answers.preemption_bar(job)
-
-    def may_preempt_after_faults(self, job: Job) -> bool:
-        return self._quarantine.may_preempt(job.uid, job.generation)
+        if (bar := self._answers.preemption_bar(job)) is not None:
+            return bar
+        return None if self._quarantine.may_preempt(job.uid, job.generation) else PreemptionBar.INTERNAL_ERROR
 
     # -- all else ------------------------------------------------------------------------------------------------------
 

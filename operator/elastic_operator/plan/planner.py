@@ -162,16 +162,14 @@ class Planner:
         if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if (job.quarantine or job.deleted) and known is not None and known.job is job:  # by identity (23)
-            obs = known
-        elif job.quarantine or job.deleted:
-            obs = Observation(job, job.status)
-            if job.quarantine:
-                in_allocation = job.quarantine.in_allocation
-                memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
-        else:
+        if not job.quarantine:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
+        elif known is not None and known.job is job:  # by identity (23)
+            obs = known
+        else:
+            obs, in_allocation = Observation(job, job.status), job.quarantine.in_allocation
+            memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
         self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs

@@ -109,7 +109,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} {'runs' if running == 1 else 'run'}."
-    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _name_in_use(obs), _left_behind(obs)]))
     text = f"{text} {why_not_ready}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
@@ -201,12 +201,12 @@ def _complete(obs: Observation, now: float) -> bool:
     return all_run and not leaving and is_whole(obs, now)
 
 
-def _held_name(obs: Observation) -> str:
-    """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    if not held or obs.members:
+def _name_in_use(obs: Observation) -> str:
+    """A sentence on the previous master, while a start waits until its name is free."""
+    terminating = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
+    if not terminating or obs.members:
         return ""
-    return f"{held[0]} is still being deleted. The job continues when it is deleted."
+    return f"{terminating[0]} is still being deleted. The job continues when it is deleted."
 
 
 def _left_behind(obs: Observation) -> str:

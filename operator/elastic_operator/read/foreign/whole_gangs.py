@@ -99,11 +99,9 @@ class WholeGangs:
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
-                self._in_this_pass[name] = frozenset(
-                    uid for uid, pod in pods.items() if pod and not pod.has_reservation
-                )
+                self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised_node)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
-                if pod is not None and (backs_off or not pod.has_reservation):
+                if pod is not None and (backs_off or not pod.promised_node):
                     may_preempt = pod.may_preempt and is_planned
                     instead[uid] = self._replaced.get(uid, (pod, may_preempt), _without_gang, pod, may_preempt)
         self._replaced.drop_absent(instead.keys())
