@@ -100,10 +100,12 @@ async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replic
         raise RuntimeError(failed[-1])
 
     failed: list[str] = []
+    listeners = [*replica.stores.jobs._listeners]
     monkeypatch.setattr(Controller, "run", fail)
     await leads_for(replica, 10)
     assert failed
     assert side_tasks() == []
+    assert replica.stores.jobs._listeners == listeners, "the stores outlive the leader"
 
 
 async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_reads_none(replica, monkeypatch):

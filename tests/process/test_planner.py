@@ -124,7 +124,7 @@ class World:
 
     def look_anew(self) -> Sight:
         """As a process that has just started sees it."""
-        return Sight(*Planner().observe(self.new_world().refresh(self.now)))
+        return Sight(*Planner().observe(self._new_with_specs().refresh(self.now)))
 
     def decide(self) -> PassDecisions:
         decisions = self.planner.decide(self.stored.refresh(self.now), Unlimited())
@@ -138,7 +138,13 @@ class World:
 
     def decide_anew(self) -> PassDecisions:
         """As a process that has just started decides."""
-        return Planner().decide(self.new_world().refresh(self.now), Unlimited())
+        return Planner().decide(self._new_with_specs().refresh(self.now), Unlimited())
+
+    def _new_with_specs(self) -> StoreView:
+        """A new world that knows the last good specs of policies, as this leader does (99)."""
+        view = self.new_world()
+        view.reader.policies._good.update(self.stored.reader.policies._good)
+        return view
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:

@@ -84,23 +84,12 @@ async def delete_pod(
     """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides the pod's own, 0 deletes
     by force.
 
-    Of all conflicts, only the one of the precondition shows that the pod is deleted. If a proxy answers 409, the pod
-    may live on, and would be overlooked. That is an error like others, and no Conflict, because no changed object could
-    be read again at once.
-
     The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
     deletion was a moment faster, the answer is a status, or a pod without a version.
     """
     options = _delete_options(uid) | ({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
-    try:
-        answer = await session.delete(_pod(namespace, name), options)
-    except NotFound:
-        return None
-    except Conflict as error:
-        if "precondition" in error.message.lower():
-            return None
-        raise _of_no_version(error) from None
-    if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
+    answer = await _delete(session, _pod(namespace, name), options)
+    if answer is None or answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
         return None
     pod = decode(answer, Pod)
     gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers
@@ -152,7 +141,7 @@ async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
     ClusterError.
     """
     with suppress(AlreadyExists):
-        await session.post(_collection(manifest, "secrets"), manifest)
+        await _post(session, "secrets", manifest)
 
 
 async def ensure_service(session: Session, manifest: Mapping[str, Any]) -> Service:
@@ -178,14 +167,13 @@ async def write_resource_quota(
 ) -> CustomObject:
     """Create a ResourceQuota, or replace the known one. Raises AlreadyExists, Conflict, NotFound, ClusterError."""
     if known is None:
-        return decode(await session.post(_collection(manifest, "resourcequotas"), manifest), CustomObject)
+        return decode(await _post(session, "resourcequotas", manifest), CustomObject)
     return await _replace(session, "resourcequotas", manifest, known)
 
 
 async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
     """Delete exactly that ResourceQuota; succeeds if it does not exist any more. Raises ClusterError."""
-    with suppress(NotFound, Conflict):
-        await session.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", _delete_options(uid))
+    await _delete(session, f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", _delete_options(uid))
 
 
 async def ensure_endpoint_slice(
@@ -213,12 +201,27 @@ async def _post(
 ) -> dict[str, Any]:
     """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
 
-    The admission of quotas answers with a conflict if it could not write the quota, because many pods are created at
-    once.
+    The admission of quotas answers with a conflict if it could not write the quota, because many objects are created
+    at once.
     """
     try:
         return await session.post(_collection(manifest, plural), manifest, params=params)
     except Conflict as error:
+        raise _of_no_version(error) from None
+
+
+async def _delete(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Delete exactly the object with the uid in `options`; None if it does not exist any more. Raises ClusterError.
+
+    Only the conflict of the precondition shows that the object is deleted, not one that a proxy or webhook answers.
+    """
+    try:
+        return await session.delete(path, options)
+    except NotFound:
+        return None
+    except Conflict as error:
+        if "precondition" in error.message.lower():
+            return None
         raise _of_no_version(error) from None
 
 

@@ -102,7 +102,7 @@ class Planner:
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
+        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
         return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------

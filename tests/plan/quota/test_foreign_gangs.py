@@ -294,6 +294,14 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     assert len(found.nominations) in {0, 2}
 
 
+def test_a_gang_that_is_split_by_another_has_no_place_and_counts_as_tried():
+    """It counts, so that it backs off. The pass was repeated without it, and did not look for its places again."""
+    pods = (*gang(2, name="h", team="c", priority=5), *gang(2, 2))
+    teams = (make_team("a", 2), make_team("b"), make_team("c", 1))
+    found = allocate(replace(make_inputs((make_node("n1", 4),), (), teams=teams), foreign_pods=pods))
+    assert ([one.uid for one in found.nominations], found.tried_gangs) == (["h0", "h1"], {"g", "h"})
+
+
 def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     """Else each pod that is evicted for a gang costs a try in each round: half a second for 100 nodes."""
     nodes = (make_node("n0", 2), make_node("n1", 8), make_node("n2", 8))

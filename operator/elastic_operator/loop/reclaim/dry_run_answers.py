@@ -220,8 +220,8 @@ class DryRunAnswers:
             answers.passed, answers.refused_later = None, 0
 
     def note_refused_create(self, job: Job) -> None:
-        """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
-        have been evicted in vain.
+        """Note that pods of the job were refused at their creation. If they had passed the dry run, evictions for the
+        job were futile.
         """
         answers = self._jobs.get(job.uid)
         if answers is None or answers.passed is None:

@@ -33,7 +33,7 @@ class AllocationState:
     `this_pass` and `victims` are new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
-        futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        futile_preemptors  the entries (uids) whose preemption of a whole job was futile (112)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.

@@ -112,7 +112,7 @@ class WholeGangs:
 
         Returns the waiting pods (uids) of each gang that backs off for the first time in a row.
         """
-        first_backoffs = []
+        first_backoffs, backoff = list[frozenset[str]](), NEVER_FAILED
         for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
@@ -122,8 +122,8 @@ class WholeGangs:
                 self._gangs[name] = replace(gang, backoff=backoff)
                 self.again_at_epoch = min(self.again_at_epoch, backoff.until)
                 first_backoffs += [pods] if not gang.backoff.times else []
-            else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
+        if backoff.times and self._in_this_pass.keys() - tried:  # a pass serves only so many gangs
+            self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
         self._in_this_pass = {}
         return first_backoffs
 
