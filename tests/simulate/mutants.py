@@ -230,8 +230,8 @@ def _untold(job: Job, release: Collection[str], now: float) -> Plan:
     return replace(plan_in_quarantine(job, release, now), status=job.status)
 
 
-def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
-    return replace(policy, spec=None, fault=fault)
+def _without_spec(_policies: Policies, policy: Policy) -> Policy:
+    return replace(policy, spec=None)
 
 
 GUARDS: Mapping[str, Mutant] = {
