@@ -32,7 +32,7 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import Node, NodeUse
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
@@ -202,10 +202,8 @@ class Ours:
             name=name,
             allocatable={GPU: GPUS_PER_NODE, "pods": 250},
             ready=place.away_since == inf,
-            used=_resources(used.total()),
-            leaving=_resources(leaving.total()),
-            used_by={team: {GPU: count} for team, count in used.items()},
-            leaving_by={team: {GPU: count} for team, count in leaving.items()},
+            used=_use(used),
+            leaving=_use(leaving),
         )
         if node != self._nodes.get(name):
             self._nodes[name] = node
@@ -264,7 +262,7 @@ class Ours:
             grant = allocation[name] if share is not None else None
             plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
-            known.again_at = plan.requeue_at if plan.requeue_at is not None else inf
+            known.again_at = plan.requeue_at
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
@@ -369,5 +367,8 @@ def _node_name(number: int) -> str:
     return f"node-{number}"
 
 
-def _resources(gpus: int) -> dict[str, int]:
-    return {GPU: gpus, "pods": gpus} if gpus else {}
+def _use(gpus: Counter[str]) -> NodeUse:
+    """The use of a node by pods with one GPU each; `gpus` by namespace."""
+    total = gpus.total()
+    requests = {GPU: total, "pods": total} if total else {}
+    return NodeUse(requests, gpus_by_namespace={team: {GPU: count} for team, count in gpus.items()})

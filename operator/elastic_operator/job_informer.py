@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -100,6 +100,14 @@ class JobInformer:
         """Whether the operator has lacked the right to list the jobs of this namespace for `FORBIDDEN_SECONDS`."""
         since = self._forbidden_since.get(namespace)
         return since is not None and time.monotonic() - since >= FORBIDDEN_SECONDS
+
+    def revisions(self) -> dict[str, int]:
+        """Empty: see `has_seen`."""
+        return {}
+
+    def has_seen(self, _revisions: Mapping[str, int]) -> bool:
+        """False: kopf handles the events of different jobs in no order, so only a list shows what the store lacks."""
+        return False
 
     async def run(self) -> None:
         """Feed until cancelled."""

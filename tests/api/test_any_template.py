@@ -112,7 +112,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     for one in (own, waiting):
         ledger.pod_changed(None, one)
     assert [one.name for one in ledger.own_pods("job-uid")] == ["toy-master-0"]
-    assert ledger.with_use(Node("n1", {})).used[GPU] == 1
+    assert ledger.with_use(Node("n1", {})).used.requests[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
     requests = ForeignPods(
@@ -123,4 +123,4 @@ def live_annotated(annotations: dict[str, str]) -> None:
     assert reserved.ran_out(START).avoid[reserved.node].until > START
     for one in (own, waiting):
         ledger.pod_changed(one, None)
-    assert not ledger.with_use(Node("n1", {})).used
+    assert not ledger.with_use(Node("n1", {})).used.requests

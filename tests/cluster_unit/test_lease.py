@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from elastic_operator.cluster.errors import Fenced
-from elastic_operator.cluster.lease import LeaderElector, LeaseTiming, in_own_thread, micro_time
+from elastic_operator.cluster.lease import ANNOTATION_REVISIONS, LeaderElector, LeaseTiming, in_own_thread, micro_time
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, json, session_to, status
@@ -105,6 +105,35 @@ async def test_the_lease_of_who_is_cancelled_is_taken_over_at_the_next_look(api,
         assert not one.is_leader
         assert await seconds_until_leading(two) <= POLL
         assert api.find(LEASE)["spec"]["leaseTransitions"] >= 1
+
+
+async def test_a_leader_that_stops_hands_over_its_revisions_with_the_lease(api, leader):
+    one, task = leader
+    one.revisions = {PODS: 7}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    async with electing(api, "two") as two:
+        await seconds_until_leading(two)
+        assert two.handed_over == {PODS: 7}
+        assert "annotations" not in api.find(LEASE)["metadata"]
+
+
+@pytest.mark.parametrize("written", ["", "{", "[1]", '{"/api/v1/pods": "7"}'])
+async def test_revisions_that_cannot_be_read_count_as_none(api, written):
+    meta = {"name": "op", "namespace": "sys", "annotations": {ANNOTATION_REVISIONS: written, "a": "b"}}
+    api.put(LEASE, {"metadata": meta, "spec": {"holderIdentity": ""}})
+    async with electing(api, "one") as elector:
+        await seconds_until_leading(elector)
+        assert elector.handed_over == {}
+        assert api.find(LEASE)["metadata"]["annotations"] == {"a": "b"}
+
+
+async def test_revisions_in_the_lease_of_a_holder_count_as_none(api):
+    meta = {"name": "op", "namespace": "sys", "annotations": {ANNOTATION_REVISIONS: '{"/api/v1/pods": 7}'}}
+    api.put(LEASE, {"metadata": meta, "spec": {"holderIdentity": "dead"}})
+    async with electing(api, "one") as elector:
+        await seconds_until_leading(elector)
+        assert elector.handed_over == {}
 
 
 async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before(api):

@@ -54,6 +54,21 @@ async def reflecting(api: FakeApi, *, pods: int = 0):
             yield reflector
 
 
+async def test_a_store_has_seen_the_revisions_up_to_its_newest_object(api):
+    async with reflecting(api, pods=3) as reflector:
+        newest = reflector.revisions()[PODS]
+        assert newest == max(int(pod.metadata.resource_version) for pod in reflector.store)
+        assert [reflector.has_seen({PODS: newest + more}) for more in (-1, 0, 1)] == [True, True, False]
+        assert not reflector.has_seen({})
+        put(api, "one-more")
+        await at_rest()
+        assert reflector.has_seen({PODS: newest + 1})
+
+
+async def test_a_store_without_its_first_list_has_seen_nothing(session):
+    assert not Reflector(session, PODS, Pod).has_seen({PODS: 0})
+
+
 async def test_a_list_comes_in_pages_and_the_watch_goes_on_from_it(api, monkeypatch):
     monkeypatch.setattr(lists, "PAGE", 3)
     async with reflecting(api, pods=7) as reflector:

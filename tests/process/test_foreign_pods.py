@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -64,8 +65,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
-            backoff=lambda uid: self.backoff.get(uid),
-            is_being_cleared=lambda node: node in self.emptied,
+            progress=SimpleNamespace(backoff=self.backoff.get, cleared_nodes=self.emptied),
         )
 
     foreign_pods: ForeignPods = field(init=False)
@@ -129,7 +129,7 @@ def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     pod = world.look()
     assert (pod.uid, pod.namespace, pod.name) == ("u", "team", "p")
     assert (pod.shape.gpus, pod.shape.node_selector) == (1, {"zone": "z"})
-    assert (pod.priority, pod.preempts, pod.unplannable, pod.has_reservation) == (7, False, "", False)
+    assert (pod.priority, pod.preempts, pod.unplannable, pod.promised_node) == (7, False, "", "")
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_nomination_of_somebody_else_is_left_to_them():
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     world = World()
     world.pod(nominated="gone")
-    assert not world.look().has_reservation
+    assert not world.look().promised_node
 
 
 UNREADABLE = {
@@ -315,7 +315,7 @@ def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     world = World()
     world.pod(annotated=FOR_EVER)
     pod = world.look()
-    assert (pod.reserved, pod.has_reservation, may_go_to(pod)) == ("", False, ["n1", "n2"])
+    assert (pod.reserved, pod.promised_node, may_go_to(pod)) == ("", "", ["n1", "n2"])
     assert (world.foreign_pods.expired, world.foreign_pods.renewable) == ((), ())
     world.pod(annotated=FOR_EVER, nominated="n2")
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
@@ -383,7 +383,7 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
     world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
     pod = world.look()
-    assert (pod.nominated, pod.has_reservation, pod.unplannable) == ("n1", True, "")
+    assert (pod.reserved, pod.promised_node, pod.unplannable) == ("", "n1", "")
 
 
 BINDS_WITHOUT_US: dict[str, dict[str, Any]] = {

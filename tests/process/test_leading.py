@@ -6,19 +6,26 @@ import asyncio
 import time
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from elastic_operator import process
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.job_informer import JobInformer
+from elastic_operator.loop import store_view
+from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.job import Job
 from elastic_operator.process import Process
+from elastic_operator.read.jobs import JobInputs, Jobs
 from elastic_operator.settings import Settings
 from elastic_operator.watches import Watches
+from tests.api.jobs import make_job
 from tests.cluster_unit.fake_api import FakeApi
 from tests.kit.tasks import running
 
@@ -87,16 +94,59 @@ async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replic
         name = process._run_with_restarts.__name__
         return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
-    def fail(*_: object) -> None:
+    async def fail(_: Controller) -> None:
         assert side_tasks()
-        failed.append("no controller")
+        failed.append("no pass")
         raise RuntimeError(failed[-1])
 
     failed: list[str] = []
-    monkeypatch.setattr(replica, "_controller", fail)
+    listeners = [*replica.stores.jobs._listeners]
+    monkeypatch.setattr(Controller, "run", fail)
     await leads_for(replica, 10)
     assert failed
     assert side_tasks() == []
+    assert replica.stores.jobs._listeners == listeners, "the stores outlive the leader"
+
+
+async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_reads_none(replica, monkeypatch):
+    read: list[str] = []
+    made: list[Controller] = []
+    elector: list[LeaderElector] = []
+    make, job = replica._controller, Jobs.job
+
+    def note_made(*parts: Any) -> Controller:
+        made.append(make(*parts))
+        return made[-1]
+
+    def note_read(jobs: Jobs, inputs: JobInputs) -> Job:
+        read.append(inputs.body.metadata.name)
+        return job(jobs, inputs)
+
+    async def elect(candidate: LeaderElector) -> None:
+        elector.append(candidate)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(replica, "_controller", note_made)
+    monkeypatch.setattr(Jobs, "job", note_read)
+    monkeypatch.setattr(store_view, "FEW_JOBS", 1)
+    monkeypatch.setattr(Watches, "fresh", lambda _: True)
+    for name in ("one", "two", "three"):
+        body = make_job(name)
+        body["metadata"] |= {"uid": name, "resourceVersion": "1", "generation": 1}
+        replica.stores.jobs.observe(objects.decode(body, objects.CustomObject))
+    async with running(replica._lead_when_elected(elect)):
+        await asyncio.sleep(2.5 * process.READ_AHEAD_SECONDS)
+        assert sorted(read) == ["one", "three", "two"]
+        assert replica.controller is None
+        replica.stores.jobs.observe_deleted("two")
+        await asyncio.sleep(process.READ_AHEAD_SECONDS)
+        assert set(made[0].planner._jobs) == {"one", "three"}
+        assert set(made[0].view._known.names()) == {"one", "three"}
+        elector[0]._leading.set()
+        await asyncio.sleep(1)
+        assert replica.controller is made[0]
+        assert made[0].planner.decided.obs.keys() == {"one", "three"}
+    assert sorted(read) == ["one", "three", "two"]
 
 
 async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():

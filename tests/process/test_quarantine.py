@@ -9,8 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_operator import quarantine
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
-from elastic_operator.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
+from elastic_operator.quarantine import (
+    FIRST_ALLOCATION_SECONDS,
+    KEPT_SECONDS,
+    MAX_QUARANTINE_SECONDS,
+    NO_PREEMPTION_SECONDS,
+    Quarantine,
+)
 
 
 @pytest.fixture
@@ -92,16 +99,38 @@ def test_the_revision_changes_when_an_object_is_quarantined_and_when_its_next_tr
     clock.passed = 1.5
     states.append(found.revision())
     assert len(set(states)) == 3
-    assert found.next_try_monotonic(since=0.5) == 1.0
+    assert found.next_end_monotonic() == 1.0
+    found.note_ends()
+    assert found.next_end_monotonic() == inf
 
 
 def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
     found = Quarantine()
     found.quarantine("job", "uid", "j", KeyError(), at_grant=True)
-    assert found.next_try_monotonic(since=quarantine.FIRST_FAULT_SECONDS) < inf
-    clock.passed = found.next_try_monotonic(since=quarantine.FIRST_FAULT_SECONDS)
+    clock.passed = found.next_end_monotonic()
+    assert clock.passed == quarantine.FIRST_FAULT_SECONDS
+    found.note_ends()
+    assert not found.may_preempt("uid", None)
+    clock.passed = found.next_end_monotonic()
     assert found.may_preempt("uid", None)
-    assert found.next_try_monotonic(since=clock.passed) == inf
+    found.note_ends()
+    assert found.next_end_monotonic() == inf
+
+
+def test_a_job_is_marked_at_an_error_at_the_end_of_each_wait_and_at_a_success(clock):
+    dirty_jobs = DirtySet[str | tuple[str, str]]()
+    dirty_jobs.take()
+    found, marked = Quarantine(dirty_jobs=dirty_jobs), []
+    found.quarantine("job", "uid", "a/b", KeyError(), at_grant=True)
+    for seconds in (0, 0.5, 0.5, 1, NO_PREEMPTION_SECONDS - 1.5, 1, KEPT_SECONDS / 2):
+        clock.passed += seconds
+        found.note_ends()
+        marked.append(dirty_jobs.take())
+    assert marked == [{"uid"}, set(), {"uid"}, set(), set(), {"uid"}, set()]
+    found.note_success("uid")
+    assert dirty_jobs.take() == {"uid"}
+    found.note_success("uid")
+    assert dirty_jobs.take() == set()
 
 
 def refuse(bad: set[int], *, together: int = 1):

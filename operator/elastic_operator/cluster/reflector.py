@@ -163,6 +163,17 @@ class Reflector(Generic[T]):
             else:
                 return
 
+    def revisions(self) -> dict[str, int]:
+        """The newest resourceVersion in the store, by collection."""
+        return {self.path: self.store.newest(within=self._namespace)}
+
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """Whether the store is as new as that of the replica which has handed these `revisions` over (213). A watch
+        brings the changes of its collection in their order.
+        """
+        seen = revisions.get(self.path)
+        return seen is not None and self.synced.is_set() and self.store.newest(within=self._namespace) >= seen
+
     async def _drop_deleted_and_compare(self) -> bool:
         return await drop_deleted_and_compare(
             self.store,

@@ -55,10 +55,9 @@ class ClusterView(Protocol):
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        """Why no pods may be preempted for the job, by dry runs of the job's own pods; None if they may (139)."""
-
-    def may_preempt_after_faults(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
+        """Why no pods may be preempted for the job, by dry runs of the job's own pods (139), and by the errors that it
+        has caused in the operator (88); None if they may.
+        """
 
     def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.

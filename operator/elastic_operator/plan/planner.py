@@ -13,13 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import SingleCache
+from elastic_operator.memory import DelayQueue, SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.decisions import Grant, Plan
@@ -103,7 +102,7 @@ class Planner:
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
+        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
         return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------
@@ -111,8 +110,10 @@ class Planner:
     def read_ahead(self, view: ClusterView) -> Iterator[None]:
         """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        A job that changes between two steps is observed again.
+        A job that changes between two steps is observed again. Deleted jobs are forgotten.
         """
+        if (uids := view.jobs()) is not self._observed_jobs.uids:
+            self._forget_deleted(uids)
         for uid in view.unread():
             self._observe(view, uid)
             self._demand(view, uid)
@@ -161,16 +162,14 @@ class Planner:
         if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if (job.quarantine or job.deleted) and known is not None and known.job is job:  # by identity (23)
-            obs = known
-        elif job.quarantine or job.deleted:
-            obs = Observation(job, job.status)
-            if job.quarantine:
-                in_allocation = job.quarantine.in_allocation
-                memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
-        else:
+        if not job.quarantine:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
+        elif known is not None and known.job is job:  # by identity (23)
+            obs = known
+        else:
+            obs, in_allocation = Observation(job, job.status), job.quarantine.in_allocation
+            memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
         self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs

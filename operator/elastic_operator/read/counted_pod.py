@@ -22,9 +22,9 @@ class CountedPod:
 
     `node`: the node that it is bound or pinned to. `controller_uid`: the uid of the job that the pod names as its
     controller. `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is foreign, requests
-    GPUs, and has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
-    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it. `victims`:
-    the pods (uids) that were or will be evicted for this foreign pod (203).
+    GPUs, and has no node yet. `unreadable`: the pod could not be read. `orphan`: the pod was ours, and its job is
+    deleted. `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it.
+    `victims`: the pods (uids) that were or will be evicted for this foreign pod (203).
     """
 
     pod: Pod
@@ -33,7 +33,7 @@ class CountedPod:
     controller_uid: str | None
     own: OwnPod | None
     waits: bool = False
-    unread: bool = False
+    unreadable: bool = False
     orphan: bool = False
     nominated: bool = False
     victims: tuple[str, ...] = ()
@@ -98,9 +98,9 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
     return controller
 
 
-def unread(pod: Pod, load: Load) -> CountedPod:
+def unreadable(pod: Pod, load: Load) -> CountedPod:
     claims = controlling_job(pod)
-    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unread=True)
+    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unreadable=True)
 
 
 def quantities_of(pod: Pod) -> Counter[str]:

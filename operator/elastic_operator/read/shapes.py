@@ -23,13 +23,13 @@ from elastic_worker.contract import ROLE_MASTER
 
 class _Key(NamedTuple):
     """The inputs of a shape: the job's spec and namespace, the volumes of the claims that the spec names, and the
-    priorities of the job's pods.
+    lowest priority of the job's pods.
     """
 
     generation: int
     namespace: str
     volumes: VolumeFacts
-    priorities: tuple[int, int]
+    lowest_priority: int
 
 
 class Shapes:
@@ -73,16 +73,16 @@ class Shapes:
         last, _ = self._shapes.peek(job.uid) or (None, None)
         claims = last.volumes if last is not None and last.generation == job.generation else claims_of(_readable(job))
         volumes = self.volumes(job.namespace, claims)
-        priorities = self._priorities.of_pods(_readable(job), has_own_class=job.context.has_own_class)
-        key = _Key(job.generation, job.namespace, volumes, priorities)
-        return self._shapes.get(job.uid, key, self._shape, job, volumes, priorities)
+        lowest = self._priorities.lowest_of_pods(_readable(job), has_own_class=job.context.has_own_class)
+        key = _Key(job.generation, job.namespace, volumes, lowest)
+        return self._shapes.get(job.uid, key, self._shape, job, volumes, lowest)
 
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
         """The known facts on the volumes of these claims."""
         return {name: self._claim_state(namespace, name) for name in claims}
 
-    def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
-        return shape_of_spec(_readable(job), job.uid, settings=self._settings, volumes=volumes, priorities=priorities)
+    def _shape(self, job: Job, volumes: VolumeFacts, lowest: int) -> JobShape:
+        return shape_of_spec(_readable(job), job.uid, settings=self._settings, volumes=volumes, lowest_priority=lowest)
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self._claims.named(name, namespace)

@@ -62,11 +62,7 @@ class SnapshotView:
         return flavor_in_use(pods, self._labels, self.settings.flavors)
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        known = self._jobs[job.uid]
-        return known.preemption_bar or (None if known.may_preempt else PreemptionBar.PODS_REFUSED)
-
-    def may_preempt_after_faults(self, job: Job) -> bool:
-        return self._jobs[job.uid].may_preempt_after_faults
+        return self._jobs[job.uid].preemption_bar
 
     def nodes(
         self,

@@ -10,7 +10,6 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
@@ -51,7 +50,7 @@ class LastMinute:
             del self._evicted[pod]
 
 
-class _HeldUp(NamedTuple):
+class _Waiting(NamedTuple):
     """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
@@ -66,7 +65,7 @@ class EvictionLimiter:
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[PreemptorKey, _HeldUp] = {}
+        self._waiting: dict[PreemptorKey, _Waiting] = {}
         """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
 
     @property
@@ -111,7 +110,7 @@ class EvictionLimiter:
         """
         if not allocation.held_up:
             return inf
-        turns = (held_up.since + MINUTE - time.monotonic() for held_up in self._waiting.values())
+        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
@@ -121,11 +120,10 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        hits = ((entry, hit) for entry, hit in allocation.held_up if hit.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, hit.wanted)
-            for entry, hit in hits
-            if not (hit.needs_higher_limit or hit.is_behind) and (preemptor := preemptor_of(entry))
+            one.preemptor: _Waiting(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
+            for one in allocation.held_up
+            if one.hit.exceeded is EvictionLimit.PER_CLUSTER and not (one.hit.needs_higher_limit or one.hit.is_behind)
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

@@ -164,16 +164,14 @@ class Accounts:
         is_open = not node.why_closed
         for resource, flavor in self.flavor_of[number].items():
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
-            for namespace, held in node.used_by.items():
-                if gpus := sign * held.get(resource, 0):
-                    account = self.account_of(namespace, flavor)
-                    account.add_usage(gpus, non_preemptible=True)
-                    account.foreign += gpus
-                    self._without_jobs[flavor] += 0 if is_open else gpus
-            for namespace, held in node.leaving_by.items():
-                if gpus := sign * held.get(resource, 0):
-                    for account in self.account_of(namespace, flavor).path:
-                        account.terminating += gpus
+            for namespace, gpus in node.used.gpus_of(resource):
+                account = self.account_of(namespace, flavor)
+                account.add_usage(sign * gpus, non_preemptible=True)
+                account.foreign += sign * gpus
+                self._without_jobs[flavor] += 0 if is_open else sign * gpus
+            for namespace, gpus in node.leaving.gpus_of(resource):
+                for account in self.account_of(namespace, flavor).path:
+                    account.terminating += sign * gpus
 
     def renew_node(self, number: int, before: Node, after: Node) -> None:
         """Count a node again whose use has changed, and nothing else."""

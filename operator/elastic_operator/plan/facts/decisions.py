@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
@@ -44,7 +45,7 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Grant:
     """An `Assignment` with its reasons. `size_reason`: why the job is not bigger, or does not run; its code is a
-    `SizeReason`. `requeue_at`: when (epoch seconds) time alone may change this reason.
+    `SizeReason`. `requeue_at`: when (epoch seconds) time alone may change this reason; infinity for never.
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
     map uid to name. `reclaimed`: some preemptors are of other teams. `only_for_foreign_pods`: each released pod is
@@ -53,7 +54,7 @@ class Grant:
 
     assignment: Assignment
     size_reason: Reason
-    requeue_at: float | None = None
+    requeue_at: float = inf
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     only_for_foreign_pods: bool = False
@@ -173,4 +174,5 @@ class Plan:
     delete_job: bool = False
     route: Route | None = None
     membership: Membership | None = None
-    requeue_at: float | None = None
+    requeue_at: float = inf
+    """When (epoch seconds) time alone may change this plan; infinity for never."""

@@ -5,7 +5,7 @@ Resources are integers: cpu in millicores, memory and storage in bytes, everythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 Resources = Mapping[str, int]
@@ -57,13 +57,30 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeUse:
+    """The use of a node by several pods. `gpus_by_namespace` divides the GPUs in `requests` by owner: namespace ->
+    extended resource -> GPUs.
+    """
+
+    requests: Resources = field(default_factory=dict)
+    ports: frozenset[HostPort] = frozenset()
+    gpus_by_namespace: Mapping[str, Resources] = field(default_factory=dict)
+
+    def gpus_of(self, resource: str) -> Iterator[tuple[str, int]]:
+        """The namespaces that use that extended resource, each with its GPUs."""
+        return ((name, held[resource]) for name, held in self.gpus_by_namespace.items() if held.get(resource))
+
+
+UNUSED = NodeUse()
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A node, and the resources on it that are used by other pods than the members of our jobs.
+    """A node, and its use by other pods than the members of our jobs.
 
     `used` counts every bound pod that has not ended, of any kind and namespace, except the members in the input's jobs
     and except the pods in `leaving`. `leaving` counts our own pods that are being deleted: their resources and host
-    ports are not free yet, but will be. `used_by` and `leaving_by` divide the GPUs in these two by owner: namespace ->
-    extended resource -> GPUs.
+    ports are not free yet, but will be.
     """
 
     name: str
@@ -72,12 +89,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
-    used: Resources = field(default_factory=dict)
-    used_ports: frozenset[HostPort] = frozenset()
-    leaving: Resources = field(default_factory=dict)
-    leaving_ports: frozenset[HostPort] = frozenset()
-    used_by: Mapping[str, Resources] = field(default_factory=dict)
-    leaving_by: Mapping[str, Resources] = field(default_factory=dict)
+    used: NodeUse = UNUSED
+    leaving: NodeUse = UNUSED
 
     @property
     def usable(self) -> bool:

@@ -7,13 +7,12 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
+from elastic_api.status import LOST, PREEMPTED, ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
-from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
@@ -21,8 +20,6 @@ from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
-PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observation:
@@ -89,7 +86,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 def _suspended_by(status: JobStatus) -> str:
     """The preemptors of the job's pods, if the operator preempted all of these."""
     last = status.history[0] if status.history else None
-    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTION_REASONS else ""
+    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTED else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
@@ -112,7 +109,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} {'runs' if running == 1 else 'run'}."
-    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _name_in_use(obs), _left_behind(obs)]))
     text = f"{text} {why_not_ready}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
@@ -130,7 +127,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         return Reason(
             Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
         )
-    lost = bool(status.history) and status.history[0].reason in LOSSES
+    lost = bool(status.history) and status.history[0].reason in LOST
     return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
 
 
@@ -204,12 +201,12 @@ def _complete(obs: Observation, now: float) -> bool:
     return all_run and not leaving and is_whole(obs, now)
 
 
-def _held_name(obs: Observation) -> str:
-    """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    if not held or obs.members:
+def _name_in_use(obs: Observation) -> str:
+    """A sentence on the previous master, while a start waits until its name is free."""
+    terminating = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
+    if not terminating or obs.members:
         return ""
-    return f"{held[0]} is still being deleted. The job continues when it is deleted."
+    return f"{terminating[0]} is still being deleted. The job continues when it is deleted."
 
 
 def _left_behind(obs: Observation) -> str:

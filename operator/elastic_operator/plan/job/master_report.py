@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
+from elastic_api.status import MAX_METRICS, Change, ChangeReason, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
 from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import lasts, seconds, status_time
-from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_WORKER
 
@@ -159,7 +158,7 @@ def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
 def _is_of(reported: GroupChange, change: Change) -> bool:
     """Whether this change of the group, which is newer than the known generation, is that change in the history."""
     in_time = reported.time >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
-    if reported.reason == change.reason == MASTER_LOST:
+    if reported.reason == change.reason == ChangeReason.MASTER_LOST:
         return in_time
     same_way = (reported.after > reported.before) == (change.to > change.from_) and reported.after != reported.before
     return in_time and same_way and reported.after == change.to

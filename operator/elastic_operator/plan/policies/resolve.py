@@ -19,9 +19,8 @@ from elastic_operator.plan.facts.text import Reason, listed
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A quota policy as stored. `invalid` says in words why its spec could not be read; `spec` is then None.
-
-    `fault` says why it is quarantined after an error of the operator's own (88). Its `spec` is then the last good one.
+    """A quota policy as stored. `invalid` says in words why its spec is unreadable (99), `fault` why it is quarantined
+    after an error of the operator's own (88). With either, `spec` is the last good one; None if there is none.
     """
 
     uid: str
@@ -107,11 +106,11 @@ def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[Polic
     for policy in policies:
         if policy.fault:
             problems[policy.uid].append(Reason("InternalError", policy.fault))
+        if policy.invalid:
+            meanwhile = "its last readable spec counts" if policy.spec else "its namespaces are without a policy"
+            problems[policy.uid].append(Reason("InvalidSpec", f"{policy.invalid} Until then {meanwhile}."))
         if policy.spec is not None:
             yield policy
-        elif not policy.fault:
-            text = f"{policy.invalid} Until then its namespaces are without a policy."
-            problems[policy.uid].append(Reason("InvalidSpec", text))
 
 
 def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Problems) -> dict[str, str]:
@@ -125,7 +124,7 @@ def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Pro
         if wanted in names:
             parents[policy.name] = wanted
             continue
-        because = "cannot be read; mend its spec" if wanted in stored else "does not exist; create it"
+        because = "cannot be read; correct its spec" if wanted in stored else "does not exist; create it"
         code = "ParentInvalid" if wanted in stored else "ParentMissing"
         text = (
             f"spec.parent: {wanted!r}: that policy {because}, or remove the field."

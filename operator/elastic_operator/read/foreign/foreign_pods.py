@@ -6,7 +6,7 @@ A pod is read again (`foreign_pod`) only when the pod or its context changes, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -20,7 +20,7 @@ from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
     ForeignPodSettings,
-    PodBackoff,
+    NominationProgress,
     PodContext,
     Volumes,
     claims_of,
@@ -42,7 +42,7 @@ FEW_PODS = 100
 
 @dataclass(frozen=True, slots=True)
 class _WaitingPod:
-    """A waiting pod with its reservation, as `written` and as in force (`reserved`), and the foreign pod made from
+    """A waiting pod with its reservation, as `written` and as in force (`reservation`), and the foreign pod made from
     these (None: the operator makes no room for the pod).
 
     The record is valid until `until` (epoch seconds), as long as `key` stays the same.
@@ -50,7 +50,7 @@ class _WaitingPod:
 
     pod: objects.Pod
     written: Reservation
-    reserved: Reservation
+    reservation: Reservation
     key: object
     foreign_pod: ForeignPod | None
     until: float
@@ -66,9 +66,7 @@ class ForeignPods:
     written again. Both have the reservation as in force, which may be longer than the written one (145), or on another
     node of the gang (167). `again_at_epoch` is when any of this changes without an event.
 
-    Args:
-        backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
-        is_being_cleared: Whether pods on that node are about to be deleted for a foreign pod.
+    `progress` is the nominator's news.
     """
 
     def __init__(
@@ -80,13 +78,12 @@ class ForeignPods:
         clock: ServerClock,
         volumes: Volumes,
         quarantine: Quarantine,
-        backoff: Callable[[str], PodBackoff | None] = lambda _: None,
-        is_being_cleared: Callable[[str], bool] = lambda _: False,
+        progress: NominationProgress,
     ) -> None:
         self._ledger, self._nodes, self._quarantine = ledger, nodes, quarantine
         self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
         self._reservation_seconds = settings.reclaim.reservation_seconds
-        self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
+        self._clock, self._volumes, self._progress = clock, volumes, progress
         self._waiting: dict[str, _WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._all: tuple[ForeignPod, ...] = ()
@@ -114,8 +111,8 @@ class ForeignPods:
         instead = self._gangs.without_unsettled(gangs, untried, now)
         self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
-        pairs = ((waiting.pod, waiting.reserved) for waiting in self._waiting.values())
-        self.expired = tuple((pod, reserved) for pod, reserved in pairs if reserved.has_run_out(now))
+        pairs = ((waiting.pod, waiting.reservation) for waiting in self._waiting.values())
+        self.expired = tuple((pod, reservation) for pod, reservation in pairs if reservation.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
         foreign_pods = tuple(instead.get(uid, foreign_pod) for uid, foreign_pod in ours)
@@ -133,8 +130,8 @@ class ForeignPods:
         """
         for uid in before.keys() - uids:
             waiting, node = before[uid], self._ledger.bound_to(uid)
-            if waiting.gang and waiting.reserved.node and node:
-                self._places.note_bound(waiting.gang, node, waiting.reserved.node, now)
+            if waiting.gang and waiting.reservation.node and node:
+                self._places.note_bound(waiting.gang, node, waiting.reservation.node, now)
 
     def _in_its_gang(self, gang: str, written: Reservation) -> Reservation:
         """The reservation of a pod, moved to the node that is left for it in its gang (167)."""
@@ -149,12 +146,12 @@ class ForeignPods:
         is renewed only if it protects something: if another pod without a node could take the room, or if
         kube-scheduler could preempt on another node for this pod.
         """
-        rivals = any(not waiting.reserved.node for waiting in self._waiting.values())
-        renewable = (waiting for waiting in self._waiting.values() if is_renewable(waiting.pod, waiting.reserved, now))
+        rivals = any(not waiting.reservation.node for waiting in self._waiting.values())
         return tuple(
-            (waiting.pod, waiting.reserved)
-            for waiting in renewable
-            if rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod)
+            (waiting.pod, waiting.reservation)
+            for waiting in self._waiting.values()
+            if is_renewable(waiting.pod, waiting.reservation, now)
+            and (rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod))
         )
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -187,28 +184,27 @@ class ForeignPods:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
-        reserved = self._in_its_gang(gang, written)
-        waits = bool(reserved.node) and (
-            self._ledger.has_terminating_pods(reserved.node) or self._is_being_cleared(reserved.node)
+        reservation = self._in_its_gang(gang, written)
+        waits = bool(reservation.node) and (
+            self._ledger.has_terminating_pods(reservation.node) or reservation.node in self._progress.cleared_nodes
         )
-        key = (context, self._clock.stepped, waits, reserved.node)
+        key = (context, self._clock.stepped, waits, reservation.node)
         if seen and seen.key == key and now < seen.until:
             return seen
-        reserved = self._prolonged(reserved, before, now, waits=waits, moved=reserved is not written)
-        foreign_pod, until = foreign_pod_of(pod, gang, reserved, context, self._settings, now)
+        reservation = self._prolonged(reservation, before, now, waits=waits, moved=reservation is not written)
+        foreign_pod, until = foreign_pod_of(pod, gang, reservation, context, self._settings, now)
         if before is not None and before.foreign_pod == foreign_pod:
             foreign_pod = before.foreign_pod
-        return _WaitingPod(pod, written, reserved, key, foreign_pod, until, gang, waits)
+        return _WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
-        return PodContext(
-            nominated if is_there else "", self._backoff(meta.uid), self._volumes(meta.namespace, claims_of(pod))
-        )
+        volumes = self._volumes(meta.namespace, claims_of(pod))
+        return PodContext(nominated if is_there else "", self._progress.backoff(meta.uid), volumes)
 
     def _prolonged(
-        self, reserved: Reservation, before: _WaitingPod | None, now: float, *, waits: bool, moved: bool
+        self, reservation: Reservation, before: _WaitingPod | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
         """The reservation with its present end. Its time begins when the pods that make room are deleted (145), and
         again when the reservation moves to another node of the gang (167).
@@ -216,9 +212,10 @@ class ForeignPods:
         It ends at the latest when one of these leaving pods is overdue, because the room of such a pod counts as used
         again (40).
         """
-        same = before is not None and before.reserved.node == reserved.node and before.reserved.since == reserved.since
-        until = before.reserved.until if before is not None and same else 0.0
+        last, since = before.reservation if before is not None else Reservation(), reservation.since
+        same = before is not None and (last.node, last.since) == (reservation.node, since)
+        until = last.until if same else 0.0
         waited = before is not None and same and before.waits
-        if (waits or waited or (moved and not same)) and reserved.since <= now < reserved.since + MAX_PROLONGED_SECONDS:
-            until = now + min(self._reservation_seconds, self._ledger.overdue_within(reserved.node))
-        return msgspec.structs.replace(reserved, until=until) if until > reserved.until else reserved
+        if (waits or waited or (moved and not same)) and since <= now < since + MAX_PROLONGED_SECONDS:
+            until = now + min(self._reservation_seconds, self._ledger.overdue_within(reservation.node))
+        return msgspec.structs.replace(reservation, until=until) if until > reservation.until else reservation

@@ -10,9 +10,12 @@ it.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from elastic_api.job import GROUP
+from elastic_api.status import rfc3339
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
@@ -99,6 +102,19 @@ def reservation_of(pod: Pod) -> Reservation:
         if pod.status.nominated_node_name in (found.node, "")
         else msgspec.structs.replace(found, node="", since=0.0, until=0.0, victims=())
     )
+
+
+def condition_of(reservation: Reservation, pod: Pod, now: float) -> dict[str, str]:
+    """The condition that shows this reservation of the pod, as `reservation_of` reads it; `now` is epoch seconds."""
+    if is_annotated(pod) and pod.metadata.annotations.reserved:  # which may have been forged
+        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+    return {
+        "type": CONDITION,
+        "status": "True" if reservation.node else "False",
+        "reason": "NodeReserved" if reservation.node else "NoNodeReserved",
+        "message": msgspec.json.encode(reservation).decode(),
+        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
+    }
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:

@@ -99,11 +99,9 @@ class WholeGangs:
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
-                self._in_this_pass[name] = frozenset(
-                    uid for uid, pod in pods.items() if pod and not pod.has_reservation
-                )
+                self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised_node)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
-                if pod is not None and (backs_off or not pod.has_reservation):
+                if pod is not None and (backs_off or not pod.promised_node):
                     may_preempt = pod.may_preempt and is_planned
                     instead[uid] = self._replaced.get(uid, (pod, may_preempt), _without_gang, pod, may_preempt)
         self._replaced.drop_absent(instead.keys())
@@ -114,7 +112,7 @@ class WholeGangs:
 
         Returns the waiting pods (uids) of each gang that backs off for the first time in a row.
         """
-        first_backoffs = []
+        first_backoffs, backoff = list[frozenset[str]](), NEVER_FAILED
         for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
@@ -124,8 +122,8 @@ class WholeGangs:
                 self._gangs[name] = replace(gang, backoff=backoff)
                 self.again_at_epoch = min(self.again_at_epoch, backoff.until)
                 first_backoffs += [pods] if not gang.backoff.times else []
-            else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
+        if backoff.times and self._in_this_pass.keys() - tried:  # a pass serves only so many gangs
+            self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
         self._in_this_pass = {}
         return first_backoffs
 

@@ -207,7 +207,7 @@ class Candidates:
         if entry is preemptor:
             return not self._growing
         if entry.is_foreign_pod:
-            return bool(entry.placements) and not entry.held_node and entry.account in self._victim_accounts
+            return bool(entry.placements) and not entry.promised_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
         if preemptor.scheduler_may_preempt(entry):

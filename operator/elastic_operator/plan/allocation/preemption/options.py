@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.pass_state import OptionHeap
+from elastic_operator.plan.allocation.pass_state import UNKNOWN_PRICE, OptionHeap
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
@@ -82,7 +82,7 @@ class Options:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
                 heappop(heap)
-            present = self._present_price(options.by_node[node], check) if price else price
+            present = price if price == UNKNOWN_PRICE else self._present_price(options.by_node[node], check)
             if heap and heap[0] < (present, node):  # the accounts of its units use less than before: it costs more
                 heappush(heap, (present, node))
                 continue
@@ -150,7 +150,19 @@ class Options:
         return self._price(option.units, option.node, check)
 
     def _price(self, units: Sequence[VictimUnit], node: int, check: PreemptionCheck) -> tuple[float, ...]:
-        return _price_of(units, node, check, gang=bool(self._state.this_pass.current_gang))
+        """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest
+        share value, then those of low priority.
+
+        For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node
+        wastes the job's pods on other nodes (144).
+        """
+        worst = max(units, key=lambda unit: unit_order(unit, check))
+        kind, value, *order = unit_order(worst, check)
+        lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
+        if worst.kind is UnitKind.JOB:
+            weakest = value, worst.entry.demand.priority
+            return kind, *((*lost, *weakest) if self._state.this_pass.current_gang else (*weakest, *lost)), *order, node
+        return kind, *lost, value, *order, node
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -162,7 +174,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     """
     gang = state.this_pass.current_gang
     others = (entry for entry, _ in state.placed[node] if entry is not preemptor and entry.is_foreign_pod)
-    return any(other.held_node or other.victims for other in others if not gang or other.gang != gang)
+    return any(other.promised_node or other.victims for other in others if not gang or other.gang != gang)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
@@ -180,22 +192,6 @@ def _needed(
         if fewer and _fits_without(state, preemptor, role, node, fewer):
             chosen = fewer
     return chosen
-
-
-def _price_of(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
-    """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
-    value, then those of low priority.
-
-    For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
-    the job's pods on other nodes (144).
-    """
-    worst = max(units, key=lambda unit: unit_order(unit, check))
-    kind, value, *order = unit_order(worst, check)
-    lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
-    if worst.kind is UnitKind.JOB:
-        weakest = value, worst.entry.demand.priority
-        return kind, *((*lost, *weakest) if gang else (*weakest, *lost)), *order, node
-    return kind, *lost, value, *order, node
 
 
 def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[VictimUnit]) -> bool:
