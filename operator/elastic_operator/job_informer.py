@@ -102,12 +102,14 @@ class JobInformer:
         return since is not None and time.monotonic() - since >= FORBIDDEN_SECONDS
 
     def revisions(self) -> dict[str, int]:
-        """Empty: see `has_seen`."""
-        return {}
+        """The checksum of the jobs in the store, by collection."""
+        return {in_namespace(JOBS, namespace): self.store.checksum(within=namespace) for namespace in self._answered_at}
 
-    def has_seen(self, _revisions: Mapping[str, int]) -> bool:
-        """False: kopf handles the events of different jobs in no order, so only a list shows what the store lacks."""
-        return False
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """Whether the store equals that of the replica which has handed these `revisions` over (213). kopf handles the
+        events of different jobs in no order, so the newest one does not show that the others have been seen.
+        """
+        return self._swept.is_set() and self.revisions().items() <= revisions.items()
 
     async def run(self) -> None:
         """Feed until cancelled."""

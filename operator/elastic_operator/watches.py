@@ -52,7 +52,7 @@ class Watches:
         await asyncio.gather(*(watch.catch_up(since) for watch in behind.values()))
 
     def revisions(self) -> dict[str, int]:
-        """The newest resourceVersions in the stores, by collection, to hand over with the lease."""
+        """What the stores have seen, by collection, to be handed over with the lease."""
         return {path: revision for watch in self._decisive().values() for path, revision in watch.revisions().items()}
 
     def fresh(self) -> bool:

@@ -31,7 +31,9 @@ from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 
 ANNOTATION_REVISIONS = "elastic-pytorch.dev/seen-revisions"
-"""Written when the Lease is handed back: the newest resourceVersions that the holder has seen, by collection (213)."""
+"""Written when the Lease is handed back: what the holder has seen of each collection (213). That is the newest
+resourceVersion, and of the jobs a checksum.
+"""
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
 """The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
@@ -85,7 +87,7 @@ class LeaderElector:
         self._heartbeat_at = time.monotonic()
         self._session: Session
         self.revisions: Mapping[str, int] = {}
-        """Handed over with the Lease: the newest resourceVersions that this replica has seen, by collection."""
+        """What this replica has seen, by collection, to be handed over with the Lease."""
         self.handed_over: Mapping[str, int] = {}
         """The same of the replica that has handed the Lease back; empty if it has lost the Lease."""
         self._namespace, self._name = namespace, name
