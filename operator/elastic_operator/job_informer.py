@@ -105,6 +105,10 @@ class JobInformer:
         """The checksum of the jobs in the store, by collection."""
         return {in_namespace(JOBS, namespace): self.store.checksum(within=namespace) for namespace in self._answered_at}
 
+    def newest(self) -> int:
+        """The highest resourceVersion in the store."""
+        return self.store.newest()
+
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Whether the store equals that of the replica which has handed these `revisions` over (213). kopf handles the
         events of different jobs in no order, so the newest one does not show that the others have been seen.

@@ -12,6 +12,8 @@ from typing import Any
 from elastic_api.policy import COLLECTION
 from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects, reflector
+from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.lists import present_revision
 from elastic_operator.cluster.namespaced import Namespaced
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
@@ -47,9 +49,21 @@ class Watches:
         """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
         written until then. A store that has seen the revisions which that replica has handed over is new enough (213).
         """
+        if handed_over and not await self._has_same_history():
+            handed_over = None
         behind = {kind: watch for kind, watch in self._decisive().items() if not watch.has_seen(handed_over or {})}
         log.info("comparing stores with lists kinds=%s", ",".join(behind))
         await asyncio.gather(*(watch.catch_up(since) for watch in behind.values()))
+
+    async def _has_same_history(self) -> bool:
+        """Whether the API server's present version is higher than any in the stores. It is lower if etcd was restored
+        from a backup, and the watches have not found out yet.
+        """
+        newest = max(watch.newest() for watch in self._decisive().values())
+        try:
+            return await present_revision(self.informer.session, reflector.NAMESPACES) >= newest
+        except ClusterError:
+            return False
 
     def revisions(self) -> dict[str, int]:
         """What the stores have seen, by collection, to be handed over with the lease."""

@@ -14,6 +14,7 @@ from aiohttp import web
 from elastic_operator import process
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.lease import LeaderElector
+from elastic_operator.cluster.reflector import PODS, Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.job_informer import JobInformer
@@ -26,6 +27,7 @@ from elastic_operator.read.jobs import JobInputs, Jobs
 from elastic_operator.settings import Settings
 from elastic_operator.watches import Watches
 from tests.api.jobs import make_job
+from tests.cluster_unit.build import pod
 from tests.cluster_unit.fake_api import FakeApi
 from tests.kit.tasks import running
 
@@ -149,6 +151,27 @@ async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_r
     assert sorted(read) == ["one", "three", "two"]
 
 
+async def test_a_leader_is_healthy_however_long_it_has_stood_by(replica, monkeypatch):
+    elector: list[LeaderElector] = []
+
+    async def elect(candidate: LeaderElector) -> None:
+        elector.append(candidate)
+        await asyncio.Event().wait()
+
+    def fail(_: Controller) -> None:
+        raise RuntimeError("no pass")
+
+    monkeypatch.setattr(Controller, "run_pass", fail)
+    async with running(replica._lead_when_elected(elect)):
+        await asyncio.sleep(2 * process.STUCK_SECONDS)
+        elector[0]._leading.set()
+        await asyncio.sleep(process.STUCK_SECONDS - 1)
+        assert replica.health() == ""
+        assert not replica.controller._batching.in_storm
+        await asyncio.sleep(2)
+        assert replica.health()
+
+
 async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():
     begun: list[float] = []
 
@@ -176,6 +199,24 @@ async def test_a_process_waits_for_its_first_lists_while_a_gateway_answers_with_
         del api.always["LIST"]
         await waiting
         api.always["LIST"] = gateway
+
+
+async def test_revisions_of_another_history_of_the_api_server_do_not_count(session: Session, monkeypatch):
+    """etcd was restored from a backup, and the watches have not found out yet."""
+    compared: list[str] = []
+
+    async def compare(watch: Reflector[Any], _since: float | None) -> None:
+        compared.append(watch.path)
+
+    monkeypatch.setattr(JobInformer, "catch_up", at_once)
+    monkeypatch.setattr(Reflector, "has_seen", lambda _, revisions: bool(revisions))
+    monkeypatch.setattr(Reflector, "catch_up", compare)
+    replica = Process(Settings(), session, Metrics(), JobInformer(session, Store(), never), who="one")
+    await replica.watches.catch_up(0.0, {PODS: 1})
+    assert compared == []
+    replica.stores.pods.observe(pod("later", rv=1_000_000))
+    await replica.watches.catch_up(0.0, {PODS: 1})
+    assert PODS in compared
 
 
 async def gateway(_: web.Request) -> web.Response:

@@ -34,6 +34,8 @@ ANNOTATION_REVISIONS = "elastic-pytorch.dev/seen-revisions"
 """Written when the Lease is handed back: what the holder has seen of each collection (213). That is the newest
 resourceVersion, and of the jobs a checksum.
 """
+_MAX_REVISIONS = 200_000
+"""The most bytes of revisions; the API server allows 262,144 for all annotations of an object."""
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
 """The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
@@ -67,6 +69,13 @@ class LeaseTiming:
         assert (
             self.renew_seconds + self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds
         )
+
+
+class _HandOver(msgspec.Struct):
+    """The annotation: the holder that has handed the Lease back, and what it has seen."""
+
+    holder: str
+    revisions: Mapping[str, int]
 
 
 class _HeldByOtherError(Exception):
@@ -141,7 +150,8 @@ class LeaderElector:
         try:
             lease = await self._read()
             if lease is not None and _spec(lease).get("holderIdentity") == self.identity:
-                noted = {ANNOTATION_REVISIONS: msgspec.json.encode(self.revisions).decode()}
+                text = msgspec.json.encode(_HandOver(self.identity, self.revisions)).decode()
+                noted = {ANNOTATION_REVISIONS: text} if len(text) < _MAX_REVISIONS else {}
                 await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1}, noted)
                 log.info("lease released identity=%s", self.identity)
         except Exception as error:
@@ -177,7 +187,7 @@ class LeaderElector:
         # No other replica writes from here on: the lease was free, and the claim fails if another one has taken it
         # since.
         self._since = time.monotonic()
-        self.handed_over = _handed_over(lease) if lease is not None else {}
+        self.handed_over = self._handed_over(lease) if lease is not None else {}
         try:
             await self._claim(lease)
         except (Conflict, AlreadyExists):
@@ -195,6 +205,18 @@ class LeaderElector:
         duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_duration_seconds)
         holder = spec.get("holderIdentity") or ""
         return holder in ("", self.identity) or now - self._seen_at > duration
+
+    def _handed_over(self, lease: Mapping[str, Any]) -> Mapping[str, int]:
+        """What the last holder has seen, if it handed the Lease back while this process stood by.
+
+        An older operator leaves the annotation of a holder before it in the Lease.
+        """
+        try:
+            found = msgspec.json.decode(_annotations(lease).get(ANNOTATION_REVISIONS, ""), type=_HandOver)
+        except msgspec.DecodeError:  # there is none, or somebody else has written it
+            return {}
+        is_last = not _spec(lease).get("holderIdentity") and found.holder == self._seen_holder
+        return found.revisions if is_last else {}
 
     def _was_held_lately(self) -> bool:
         """Whether somebody has deleted a Lease that another replica just held. That replica may still write, and create
@@ -315,16 +337,6 @@ def micro_time(epoch: float) -> str:
 def _unexpected(error: Exception) -> Exception | None:
     """The error if it is the operator's own: the log then has its traceback."""
     return None if isinstance(error, ClusterError | TimeoutError) else error
-
-
-def _handed_over(lease: Mapping[str, Any]) -> Mapping[str, int]:
-    """The revisions in a Lease without a holder; empty if it has a holder, or none were written."""
-    if _spec(lease).get("holderIdentity"):
-        return {}
-    try:
-        return msgspec.json.decode(_annotations(lease).get(ANNOTATION_REVISIONS, "{}"), type=dict[str, int])
-    except msgspec.DecodeError:  # anybody may have written it
-        return {}
 
 
 def _annotations(lease: Mapping[str, Any]) -> Mapping[str, str]:

@@ -52,6 +52,10 @@ class Namespaced(Generic[T]):
         """As of one reflector."""
         return {path: revision for reflector in self._reflectors for path, revision in reflector.revisions().items()}
 
+    def newest(self) -> int:
+        """The highest known resourceVersion."""
+        return max(reflector.newest() for reflector in self._reflectors)
+
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """As of one reflector."""
         return all(reflector.has_seen(revisions) for reflector in self._reflectors)

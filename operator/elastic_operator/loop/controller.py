@@ -85,8 +85,9 @@ class Controller:
     """Called with the seconds of each pass: answers that came meanwhile seem later (210)."""
 
     def __post_init__(self) -> None:
-        self._stepped, self.last_pass = self.clock.stepped, time.monotonic()
-        self._resync_at_monotonic, self._batching = 0.0, Batching()
+        self._stepped = self.clock.stepped
+        self._resync_at_monotonic = 0.0
+        self.last_pass, self._batching = time.monotonic(), Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
         """The jobs (uids) that existed when deleted jobs were last forgotten."""
@@ -97,6 +98,8 @@ class Controller:
 
     async def run(self) -> None:
         """Make passes until cancelled. Plans under way are cancelled, too."""
+        self.last_pass, self._batching = time.monotonic(), Batching()  # a standby has made no passes (212)
+        self.view.reader.external_changes.begin()
         forecasting, woken_by = asyncio.create_task(self.forecasts.run()), PassReason.START
         try:
             while True:

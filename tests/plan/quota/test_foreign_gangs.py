@@ -9,6 +9,8 @@ from random import Random
 
 import pytest
 
+from elastic_operator.plan.allocation import allocate as allocation
+from elastic_operator.plan.allocation import gangs
 from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
@@ -300,6 +302,15 @@ def test_a_gang_that_is_split_by_another_has_no_place_and_counts_as_tried():
     teams = (make_team("a", 2), make_team("b"), make_team("c", 1))
     found = allocate(replace(make_inputs((make_node("n1", 4),), (), teams=teams), foreign_pods=pods))
     assert ([one.uid for one in found.nominations], found.tried_gangs) == (["h0", "h1"], {"g", "h"})
+
+
+def test_a_gang_whose_turn_did_not_come_is_not_tried_if_no_gang_may_have_places_in_the_last_try(monkeypatch):
+    monkeypatch.setattr(allocation, "_MAX_SERVINGS", 1)
+    monkeypatch.setattr(gangs, "MAX_GANG_PODS_PER_PASS", 4)
+    pods = (*gang(2, name="h", team="c", priority=5), *gang(2, 2), *gang(2, 3, name="z"))
+    teams = (make_team("a", 2), make_team("b"), make_team("c", 1))
+    found = allocate(replace(make_inputs((make_node("n1", 4),), (), teams=teams), foreign_pods=pods))
+    assert (found.nominations, found.tried_gangs) == ((), {"g", "h"})
 
 
 def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():

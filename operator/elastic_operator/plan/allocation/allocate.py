@@ -52,11 +52,12 @@ class Allocator:
         no whole job. If a gang got only some of its places, the pass is repeated, and the gang gets none. If a gang
         is still split in the last try, no gang gets a place.
         """
-        state, futile, split = self._state, frozenset[str](), frozenset[str]()
+        state, futile, split, tried = self._state, frozenset[str](), frozenset[str](), set[str]()
         for tries in count(1):
             state = state.renewed(inputs) if state else AllocationState(inputs)
             state.futile_preemptors, state.split_gangs = futile, split
             serve(state)
+            tried |= state.this_pass.tried_gangs
             self.futile_preemptors = _futile_preemptors(state) - futile
             newly_split = split_gangs(state)
             if not newly_split and (not self.futile_preemptors or tries >= _MAX_SERVINGS):
@@ -64,6 +65,7 @@ class Allocator:
             futile |= self.futile_preemptors
             split |= newly_split if tries < _MAX_SERVINGS else state.queues.gangs.keys()
         assert state is not None, "served once at least"
+        state.this_pass.tried_gangs |= tried
         return state
 
 

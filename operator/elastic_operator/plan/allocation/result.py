@@ -149,7 +149,7 @@ class Allocation(Mapping[str, Grant]):
     @property
     def tried_gangs(self) -> frozenset[str]:
         """The gangs of foreign pods for which the pass looked for places, in any of its tries (144)."""
-        return self._state.split_gangs.union(self._state.this_pass.tried_gangs)
+        return frozenset(self._state.this_pass.tried_gangs)
 
     def _preemptors(self, uid: str) -> list[Entry]:
         """The entries for which pods of that job are preempted, in the order in which they are served. A preemptor
