@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.last_plans import LastPlan
 
-KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
+TIME_KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 
 OF_PHASE: Mapping[str, str] = {
     Phase.QUEUED: "waiting",
@@ -49,7 +49,7 @@ class _TimesOfJob:
 
     since: float
     kind: str | None = None
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TIME_KINDS, 0.0))
     master: str = ""
     account: Goodput | None = None
     step: int | None = None
@@ -87,7 +87,7 @@ class JobTimes:
         """Seconds by kind until now. None of them ever gets smaller."""
         job = self._jobs.get(uid)
         if job is None:
-            return dict.fromkeys(KINDS, 0.0)
+            return dict.fromkeys(TIME_KINDS, 0.0)
         _spend(job, self._clock())
         return dict(job.seconds)
 
