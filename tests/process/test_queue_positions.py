@@ -10,7 +10,7 @@ from elastic_api.status import QueuePosition, Training
 from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
     MAX_WRITES_AT_ONCE,
-    MORE_SECONDS,
+    PLACE_REFILL_SECONDS,
     PLACE_WRITE_SECONDS,
     REFRESH_SECONDS,
     STARTS_SECONDS,
@@ -91,7 +91,7 @@ def test_of_5000_jobs_the_front_of_the_line_is_written_first_and_few_at_a_time(m
     life, jobs = Life(monkeypatch), crowd(5000)
     assert life.look([RUNS, *jobs]) == [job.uid for job in jobs[:MAX_WRITES_AT_ONCE]]
     told = life.live([RUNS, *jobs], 300)
-    assert len(told) <= 300 / MORE_SECONDS
+    assert len(told) <= 300 / PLACE_REFILL_SECONDS
     assert told == [job.uid for job in jobs[MAX_WRITES_AT_ONCE : MAX_WRITES_AT_ONCE + len(told)]]
 
 

@@ -34,8 +34,8 @@ STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
 PLACE_WRITE_SECONDS = 30.0
 """The least time between two writes of a job's place."""
-MAX_WRITES_AT_ONCE, MORE_SECONDS = 20, 0.5
-"""The token bucket of places to write: this many jobs at once, and one more every `MORE_SECONDS`."""
+MAX_WRITES_AT_ONCE, PLACE_REFILL_SECONDS = 20, 0.5
+"""The token bucket of places to write: this many jobs at once, and one more every `PLACE_REFILL_SECONDS`."""
 OTHER_SECONDS, OTHER_PART, OTHER_CONFIDENCE = 60.0, 0.1, 0.1
 """An estimate is new if it differs by `OTHER_SECONDS` and by `OTHER_PART` of the remaining time, or if its confidence
 differs by `OTHER_CONFIDENCE`.
@@ -81,7 +81,7 @@ class QueuePositions:
         """The jobs (uids) that do not wait any more, but whose statuses may still have a place."""
         self._refresh_at = self._starts_at = 0.0
         """When (monotonic) the positions are due again, and when the estimates are."""
-        self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._writes = TokenBucket(MAX_WRITES_AT_ONCE, PLACE_REFILL_SECONDS, now=time.monotonic)
 
     def queue_position(self, uid: str, *, written: QueuePosition | None = None) -> QueuePosition | None:
         """The job's place for its status; `written` if the place is unknown and the job may still wait."""
