@@ -313,7 +313,7 @@ class Process:
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
-            self.controller.forecasts.queue_positions.started(job.uid, self.session.clock.time())
+            self.controller.forecasts.queue_positions.note_started(job.uid, self.session.clock.time())
 
     def stats(self) -> OperatorStats:
         controller, statuses = self.controller, self.statuses

@@ -127,7 +127,7 @@ class Planner:
         for uid in uids:
             self._demand(view, uid)
         self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
-        self.plans.observed(uids)
+        self.plans.note_observed(uids)
         return self._observed_jobs.obs, self._take_inputs(view)
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:

@@ -129,7 +129,7 @@ class Forecasts:
     async def _refresh_positions(self, decisions: PassDecisions) -> None:
         steps = self.queue_positions.refresh(decisions, self._clock.time())
         if steps is not None:
-            self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
+            self.queue_positions.note_estimates(await self._result_of(steps, between=self._answer_next))
         for uid in self.queue_positions.take_due(self._clock.time()):
             self._requeue(uid)
 

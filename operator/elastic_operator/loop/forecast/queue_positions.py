@@ -93,7 +93,7 @@ class QueuePositions:
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._line, self._known, self._to_lose)
 
-    def started(self, uid: str, now: float) -> None:
+    def note_started(self, uid: str, now: float) -> None:
         """Compare the start of a job that does not wait any more with the estimates in its status."""
         shown = self._known.pop(uid, None)
         for written_at, start in shown.estimates if shown is not None else ():
@@ -117,7 +117,7 @@ class QueuePositions:
         if not jobs or time.monotonic() < self._starts_at:
             return None
         self._starts_at = time.monotonic() + STARTS_SECONDS
-        self.estimated({})
+        self.note_estimates({})
         ends = known_ends(decisions.obs.values(), now)
         if not ends:
             return None
@@ -143,7 +143,7 @@ class QueuePositions:
                 self._to_lose[uid] = None
         self._to_lose = {uid: None for uid in self._to_lose if uid not in self._line}
 
-    def estimated(self, starts: Mapping[str, float]) -> None:
+    def note_estimates(self, starts: Mapping[str, float]) -> None:
         """Take the estimated starts: by job (uid), in epoch seconds."""
         for uid, waiting in self._line.items():
             waiting.start = starts.get(uid)
