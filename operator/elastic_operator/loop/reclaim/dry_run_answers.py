@@ -176,7 +176,7 @@ class DryRunAnswers:
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
-    def accepted(self, question: DryRunQuestion) -> None:
+    def note_accepted(self, question: DryRunQuestion) -> None:
         """Note that the job's pods would be accepted."""
         now, answers = time.monotonic(), self._answers_about(question.job.uid)
         until, was_barred = now + PASSED_SECONDS, now < answers.may_preempt_at
@@ -187,7 +187,7 @@ class DryRunAnswers:
             self._note_bar(question.job.uid)
         self._end_silence(question.job.namespace)
 
-    def refused(self, question: DryRunQuestion) -> None:
+    def note_refused(self, question: DryRunQuestion) -> None:
         """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
         row.
         """
@@ -201,7 +201,7 @@ class DryRunAnswers:
         self._note_bar(question.job.uid)
         self._end_silence(question.job.namespace)
 
-    def unanswered(self, namespace: str, error: ClusterError) -> None:
+    def note_unanswered(self, namespace: str, error: ClusterError) -> None:
         """Note that a question got no answer, because of this error."""
         self._without_answer[namespace] = self._without_answer.get(namespace, NEVER_FAILED).failed(
             time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=error.retry_after or 0.0
