@@ -60,7 +60,7 @@ def make_controller(
     quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
     pruned_fields = executor.pruned_fields
     reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=pruned_fields)
-    limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
+    limiter = EvictionLimiter(settings.reclaim, count_evicted=metrics.evictions.inc)
     nominator = Nominator(
         session,
         stores.pods,

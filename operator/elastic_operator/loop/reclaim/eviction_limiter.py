@@ -56,12 +56,12 @@ class _Waiting(NamedTuple):
 
 
 class EvictionLimiter:
-    """The evictions that the settings allow, given those of the last minute. `evicted` is called with the number of
-    newly evicted pods.
+    """The evictions that the settings allow, given those of the last minute. `count_evicted` is called with the number
+    of newly evicted pods.
     """
 
-    def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
-        self._settings, self._evicted = settings, evicted
+    def __init__(self, settings: ReclaimSettings, *, count_evicted: Callable[[int], object] = lambda _: None) -> None:
+        self._settings, self._count_evicted = settings, count_evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _Waiting] = {}
         """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
@@ -113,7 +113,7 @@ class EvictionLimiter:
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
         """Count these pods (uids) as evicted."""
-        self._evicted(self._last_minute.count(pods))
+        self._count_evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
