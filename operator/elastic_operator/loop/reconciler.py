@@ -165,7 +165,7 @@ class Reconciler:
         grant, deferred = allocation.get(job.uid), self.eviction_gate.defer_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
-            grant = deferred.grant(grant, obs.status, job.generation)
+            grant = deferred.applied_to(grant, obs.status, job.generation)
         plan = self.planner.plan(obs, grant, now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route))
         plan = replace(plan, status=self.with_forecast(obs, plan.status))

@@ -94,13 +94,13 @@ class Nominator:
         if not nominations:
             return None
         writes = [self._begin(nomination) for nomination in nominations]
-        are_these = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
+        same_nodes = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
 
         async def all_nominated() -> bool:
             """False while a pod is being nominated for another node, by the decision of an earlier pass: no pod on this
             node may be evicted for it (145). After the nomination under way, everything is decided again.
             """
-            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and are_these
+            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and same_nodes
 
         return all_nominated
 
