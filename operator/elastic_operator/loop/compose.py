@@ -24,7 +24,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
-from elastic_operator.plan.facts.job import JobFeedback
+from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -103,7 +103,7 @@ def make_controller(
         metrics=metrics,
         is_fresh=is_fresh,
         on_done=requeue,
-        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
+        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, stage=FaultStage.GRANT),
         on_pods_created=on_pods_created,
         on_pod_rejected=answers.note_refused_create,
     )

@@ -23,7 +23,7 @@ from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Plan
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -92,7 +92,7 @@ class Reconciler:
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self.planner.quarantine(self.view, uid, error, at_grant=True)
+        return self.planner.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus
 from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -175,10 +175,10 @@ class Planner:
         return obs
 
     def quarantine(
-        self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
+        self, view: ClusterView, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING
     ) -> Observation | None:
         """Quarantine a job that has caused an error, and observe it; None if the job is deleted."""
-        if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
+        if not view.quarantine(uid, error, stage=stage):
             return None
         obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.read_job(uid))
         self._observe_at.set(uid, -inf)
@@ -234,7 +234,7 @@ class Planner:
             if isinstance(bad, ForeignPod):
                 view.quarantine_pod(bad, error)
             else:
-                self.quarantine(view, bad.uid, error, in_allocation=True)
+                self.quarantine(view, bad.uid, error, stage=FaultStage.ALLOCATION)
         return bool(found)
 
     def _allocate(

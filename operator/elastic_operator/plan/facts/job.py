@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
@@ -208,6 +209,10 @@ class JobContext:
     def has_own_class(self) -> bool:
         """Whether its pods get the operator's PriorityClass instead of the template's (97)."""
         return ConditionType.POD_PRIORITY_IGNORED in self.warnings
+
+
+FaultStage = Enum("FaultStage", "READING ALLOCATION GRANT")
+"""Where an error at an object came from. GRANT: the job's grant was planned or carried out."""
 
 
 @dataclass(frozen=True, slots=True)
