@@ -10,7 +10,7 @@ import pytest
 
 from elastic_operator import quarantine
 from elastic_operator.memory import DirtySet
-from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
+from elastic_operator.plan.facts.blame import MAX_BLAME_CALLS, culprits
 from elastic_operator.plan.facts.job import FaultStage
 from elastic_operator.quarantine import (
     FIRST_ALLOCATION_SECONDS,
