@@ -132,9 +132,9 @@ def _take_account(job: _TimesOfJob, report: GroupReport) -> None:
     if before is None or account is before:
         return
     parts = {part: account.seconds.get(part, 0.0) for part in OF_PART}
-    began_anew = any(seconds < before.seconds.get(part, 0.0) for part, seconds in parts.items())
+    began_again = any(seconds < before.seconds.get(part, 0.0) for part, seconds in parts.items())
     for part, seconds in parts.items():
-        job.seconds[OF_PART[part]] += seconds if began_anew else seconds - before.seconds.get(part, 0.0)
+        job.seconds[OF_PART[part]] += seconds if began_again else seconds - before.seconds.get(part, 0.0)
 
 
 def _take_step(job: _TimesOfJob, report: GroupReport) -> None:

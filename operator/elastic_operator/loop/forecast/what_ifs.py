@@ -110,7 +110,7 @@ class WhatIfs:
 
 
 def _is_answer_to(obs: Observation, forecast: Forecast | None) -> bool:
-    """Whether the forecast answers the present question of the job: an edit of its spec asks anew."""
+    """Whether the forecast answers the present question of the job: an edit of its spec asks again."""
     return forecast is not None and forecast.observed_generation == obs.job.generation
 
 
