@@ -46,22 +46,22 @@ the time in which no pods are preempted for the job.
 class Fault:
     """An error of the operator at one object. The object is left out until its next try, or until its version differs
     from `version`.
-
-    `attempts` are the errors of this version (monotonic); `versions` counts the versions with errors.
-
-    `in_allocation`: the error came from the allocation of GPUs, so the object takes no part in the next allocations.
-    Until `may_preempt_at` (monotonic) no pod is preempted for the object. `is_reported`: the write of a status with
-    this fault was begun. `status_failed`: planning this status failed, too.
     """
 
     version: object
     message: str
     attempts: Attempts
+    """The errors of this version (monotonic)."""
     in_allocation: bool
+    """Whether the error came from the allocation of GPUs, so that the object takes no part in the next allocations."""
     may_preempt_at: float
+    """Until this time (monotonic) no pod is preempted for the object."""
     versions: int = 1
+    """The number of versions with errors."""
     is_reported: bool = False
+    """Whether the write of a status with this fault was begun."""
     status_failed: bool = False
+    """Whether planning this status failed, too."""
 
     @property
     def again_at_monotonic(self) -> float:

@@ -62,18 +62,17 @@ class _Passed:
 
 @dataclass(slots=True)
 class _JobAnswers:
-    """The answers about one job, and its edits while its pods were refused. Times are monotonic.
-
-    `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
-    the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
-    `backoff_until` the job may not preempt, because of `backoff_bar`.
-    """
+    """The answers about one job. Times are monotonic."""
 
     passed: _Passed | None = None
     refusals: Attempts = NEVER_FAILED
+    """The dry runs in a row that refused its own pods."""
     refused_later: int = 0
+    """How often in a row pods passed the dry run and were refused at their creation."""
     edits: int = 0
+    """The number of edits while its pods were refused."""
     backoff_until: float = 0.0
+    """Until then the job may not preempt, because of `backoff_bar`."""
     backoff_bar: PreemptionBar = PreemptionBar.PODS_REFUSED
 
     @property

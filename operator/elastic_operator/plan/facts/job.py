@@ -65,18 +65,7 @@ class MainContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPod(Load):
-    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
-
-    `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
-    admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` when it first found none. `scheduler_error` is its message while it fails at the pod
-    and tries again (208). `gates` are the scheduling gates that must be removed first (176).
-
-    `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
-    from (19); both are "" if the pod has none. The master of an Elastic job has a `master_epoch`, and `membership` as
-    it was last written. `own_secret` is False for pods of Elastic jobs of older releases, whose Secret has no uid in
-    its name (97).
-    """
+    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name."""
 
     name: str
     uid: str
@@ -93,17 +82,28 @@ class OwnPod(Load):
     ready: bool = False
     main: MainContainer = MainContainer()
     disrupted: str = ""
+    """How the cluster ended the pod, in words: eviction, preemption, shutdown, admission; "" if it did not."""
     refused: bool = False
+    """Whether the kubelet did not admit the pod."""
     unschedulable: str = ""
+    """The scheduler's message while it finds no node."""
     unschedulable_since: float | None = None
+    """When it first found none."""
     scheduler_error: str = ""
+    """The scheduler's message while it fails at the pod and tries again (208)."""
     gates: tuple[str, ...] = ()
+    """The scheduling gates that must be removed first (176)."""
     nnodes: tuple[int, int] | None = None
+    """The `min:max` in the pod's environment; None if the pod has none."""
     template: str = ""
+    """The fingerprint of the template that the pod was made from (19); "" if the pod has none."""
     pod_ip: str | None = None
     master_epoch: int | None = None
+    """None unless the pod is the master of an Elastic job."""
     membership: str = ""
+    """The membership as it was last written to such a master."""
     own_secret: bool = True
+    """False for pods of Elastic jobs of older releases, whose Secret has no uid in its name (97)."""
 
     @property
     def ended(self) -> bool:
