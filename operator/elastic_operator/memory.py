@@ -13,14 +13,14 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 EMPTY_SET: frozenset[Any] = frozenset()
-"""The one empty set of all jobs: Python makes each empty frozenset anew, of 216 bytes (191)."""
+"""The one empty set of all jobs: Python makes another one each time, of 216 bytes (191)."""
 MAX_DIRTY = 10_000
 """The most keys that are remembered. If more keys are marked, any key counts as changed. Otherwise the set of a standby
 replica, which takes no keys, would grow without a limit.
 """
 
 MIN_QUEUE = 64
-"""A longer queue is made anew when more than half of its times are void."""
+"""A longer queue is made again when more than half of its times are void."""
 
 
 class DirtySet(Generic[K]):

@@ -34,7 +34,7 @@ from elastic_operator.cluster.lease import Election, LeaderElector, in_own_threa
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import wait_with_timeout
+from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -142,8 +142,8 @@ class Process:
             if running.done():
                 running.result()
         finally:
-            await _cancel_and_wait(stopping)
-            await _cancel_and_wait(running)
+            await cancel_and_wait([stopping])
+            await cancel_and_wait([running])
 
     async def run(self, elect: Election) -> None:
         async with asyncio.TaskGroup() as group:
@@ -195,11 +195,11 @@ class Process:
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
         """End the leader's tasks, and then its lease: no other replica may begin before this replica's last write."""
-        await _cancel_and_wait(displaced)
-        await _cancel_and_wait(leading)
+        await cancel_and_wait([displaced])
+        await cancel_and_wait([leading])
         if time.monotonic() - self.session.outcome_unknown_at > UNKNOWN_SECONDS:
             self.elector.revisions = self.watches.revisions()
-        await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
+        await cancel_and_wait([election])  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
 
@@ -252,7 +252,7 @@ class Process:
                 await asyncio.wait({leading}, timeout=READ_AHEAD_SECONDS)
             return leading.result()
         finally:
-            await _cancel_and_wait(leading)
+            await cancel_and_wait([leading])
 
     async def _renew_networks(self) -> None:
         """Bring NetworkPolicies in line with the settings, which may have changed since the last leader began."""
@@ -313,7 +313,7 @@ class Process:
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
-            self.controller.forecasts.queue_positions.started(job.uid, self.session.clock.time())
+            self.controller.forecasts.queue_positions.note_started(job.uid, self.session.clock.time())
 
     def stats(self) -> OperatorStats:
         controller, statuses = self.controller, self.statuses
@@ -357,7 +357,7 @@ def _freeze_heap() -> None:
 
 def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
     """Run the work until `ending`."""
-    ending.push_async_callback(_cancel_and_wait, asyncio.create_task(_run_with_restarts(what, work)))
+    ending.push_async_callback(cancel_and_wait, [asyncio.create_task(_run_with_restarts(what, work))])
 
 
 async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -370,14 +370,6 @@ async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> 
         except Exception:
             log.exception("task failed and is restarted task=%s", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
-
-
-async def _cancel_and_wait(task: asyncio.Task[Any]) -> None:
-    """Cancel the task and wait for its end, however it ends. The caller's own cancellation is not swallowed."""
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # it was logged where it happened
 
 
 async def _run_to_completion(work: Coroutine[Any, Any, None]) -> None:

@@ -15,6 +15,7 @@ from math import inf
 from typing import TypeVar
 
 from elastic_operator.memory import DelayQueue, DirtyJobs, DirtySet
+from elastic_operator.plan.facts.job import FaultStage
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 log = logging.getLogger(__name__)
@@ -45,22 +46,22 @@ the time in which no pods are preempted for the job.
 class Fault:
     """An error of the operator at one object. The object is left out until its next try, or until its version differs
     from `version`.
-
-    `attempts` are the errors of this version (monotonic); `versions` counts the versions with errors.
-
-    `in_allocation`: the error came from the allocation of GPUs, so the object takes no part in the next allocations.
-    Until `may_preempt_at` (monotonic) no pod is preempted for the object. `is_reported`: the write of a status with
-    this fault was begun. `status_failed`: planning this status failed, too.
     """
 
     version: object
     message: str
     attempts: Attempts
+    """The errors of this version (monotonic)."""
     in_allocation: bool
+    """Whether the error came from the allocation of GPUs, so that the object takes no part in the next allocations."""
     may_preempt_at: float
+    """Until this time (monotonic) no pod is preempted for the object."""
     versions: int = 1
+    """The number of versions with errors."""
     is_reported: bool = False
+    """Whether the write of a status with this fault was begun."""
     status_failed: bool = False
+    """Whether planning this status failed, too."""
 
     @property
     def again_at_monotonic(self) -> float:
@@ -101,20 +102,16 @@ class Quarantine:
         error: Exception,
         *,
         version: object = None,
-        in_allocation: bool = False,
-        at_grant: bool = False,
+        stage: FaultStage = FaultStage.READING,
     ) -> Fault:
-        """Leave the object out until its next try. The error and its traceback are logged.
-
-        `at_grant`: the error came when the job's grant was planned or carried out.
-        """
-        now = time.monotonic()
+        """Leave the object out until its next try. The error and its traceback are logged."""
+        now, in_allocation = time.monotonic(), stage is FaultStage.ALLOCATION
         self._forget_old(now)
         previous = self._faults.get(uid)
         edited = previous is not None and previous.version != version
         self.count(kind)
         left_out = self.fault(uid, version)
-        if at_grant and left_out is not None and left_out.is_reported:
+        if stage is FaultStage.GRANT and left_out is not None and left_out.is_reported:
             text = "planning the status of a quarantined object failed, too %s=%s error=%r"
             log.error(text, kind, name, error, exc_info=error)
             left_out.status_failed = True
@@ -134,7 +131,7 @@ class Quarantine:
         seconds = attempts.until - now
         log.error("an object is quarantined for %.0f s %s=%s error=%r", seconds, kind, name, error, exc_info=error)
         may_preempt_at = previous.may_preempt_at if previous is not None else now
-        if at_grant:
+        if stage is FaultStage.GRANT:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = previous.versions + edited if previous is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)

@@ -37,6 +37,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.job import FaultStage
 from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
@@ -243,7 +244,7 @@ class World:
 
     def is_refused(self, job: str, refused: bool) -> None:
         question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), ())
-        (self.answers.refused if refused else self.answers.accepted)(question)
+        (self.answers.note_refused if refused else self.answers.note_accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:
         status = {"phase": "Bound" if bound else "Pending"}
@@ -536,7 +537,7 @@ def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatc
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
     world.look()
-    world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
+    world.stored.quarantine("uid-first", ValueError("no"), stage=FaultStage.GRANT)
     time.passed += quarantine.FIRST_FAULT_SECONDS
     assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [PreemptionBar.INTERNAL_ERROR, None]
     time.passed += quarantine.NO_PREEMPTION_SECONDS

@@ -24,7 +24,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
-from elastic_operator.plan.facts.job import JobFeedback
+from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -60,7 +60,7 @@ def make_controller(
     quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
     pruned_fields = executor.pruned_fields
     reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=pruned_fields)
-    limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
+    limiter = EvictionLimiter(settings.reclaim, count_evicted=metrics.evictions.inc)
     nominator = Nominator(
         session,
         stores.pods,
@@ -103,7 +103,7 @@ def make_controller(
         metrics=metrics,
         is_fresh=is_fresh,
         on_done=requeue,
-        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
+        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, stage=FaultStage.GRANT),
         on_pods_created=on_pods_created,
         on_pod_rejected=answers.note_refused_create,
     )
@@ -151,8 +151,8 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_not_backed_up=lambda: session.writes.until_not_backed_up(),
-        note_standstill=lambda seconds: session.writes.note_standstill(seconds),
+        until_not_backed_up=session.writes.until_not_backed_up,
+        note_standstill=session.writes.note_standstill,
     )
 
 

@@ -180,7 +180,7 @@ class Controller:
             if decisions.is_new:
                 self.forecasts.note_allocation()
                 self.limiter.note_waiting(allocation)
-                self.reconciler.reason_messages.later(allocation)
+                self.reconciler.reason_messages.add(allocation)
                 self._report_safely(lambda: self._take_note(decisions, now))
             self._forget_deleted()
             self._keep_places(allocation, now)

@@ -23,7 +23,7 @@ from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Plan
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -92,7 +92,7 @@ class Reconciler:
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self.planner.quarantine(self.view, uid, error, at_grant=True)
+        return self.planner.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Reconciler:
         grant, deferred = allocation.get(job.uid), self.eviction_gate.defer_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
-            grant = deferred.grant(grant, obs.status, job.generation)
+            grant = deferred.applied_to(grant, obs.status, job.generation)
         plan = self.planner.plan(obs, grant, now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route))
         plan = replace(plan, status=self.with_forecast(obs, plan.status))
@@ -190,7 +190,7 @@ class Reconciler:
     def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self.planner.plans.note(planned)
-        self.reason_messages.renewed(planned.obs.job.uid)
+        self.reason_messages.note_renewed(planned.obs.job.uid)
         try:
             self.on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass

@@ -11,7 +11,7 @@ from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
@@ -186,20 +186,19 @@ class StoreView:
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
         return self.reader.foreign_pods.refresh(self.now)
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING) -> bool:
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
             return False
         meta = body.metadata
         name = f"{meta.namespace}/{meta.name}"
-        self._quarantine.quarantine(
-            "job", uid, name, error, version=meta.generation, in_allocation=in_allocation, at_grant=at_grant
-        )
+        self._quarantine.quarantine("job", uid, name, error, version=meta.generation, stage=stage)
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
         log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+        name = f"{pod.namespace}/{pod.name}"
+        self._quarantine.quarantine("pod", pod.uid, name, error, stage=FaultStage.ALLOCATION)

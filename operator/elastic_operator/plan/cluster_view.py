@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
@@ -68,12 +68,9 @@ class ClusterView(Protocol):
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that wait for GPUs."""
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING) -> bool:
         """Leave out a job that has caused an error in the planner. Its facts say so until it is tried again. Returns
         False if there is no such job.
-
-        `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
-        carried out.
         """
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:

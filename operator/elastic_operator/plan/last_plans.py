@@ -38,7 +38,7 @@ class LastPlans:
         self._outdated: dict[str, None] = {}
         """Jobs whose last plan may be made from an older observation."""
 
-    def observed(self, uids: Iterable[str]) -> None:
+    def note_observed(self, uids: Iterable[str]) -> None:
         """Note that these jobs were observed again, so their plans may be outdated."""
         for uid in uids:
             self._last.setdefault(uid)

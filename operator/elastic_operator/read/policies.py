@@ -13,7 +13,7 @@ from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, SingleCache
-from elastic_operator.plan.blame import culprits
+from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies, resolve
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert

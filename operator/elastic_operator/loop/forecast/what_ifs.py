@@ -24,7 +24,7 @@ from elastic_operator.plan.forecast.status_forecasts import queue_position, with
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
 
-MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
+MAX_QUESTIONS_AT_ONCE, QUESTION_REFILL_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
 """An answer that takes longer than this, rests included, costs more than one token of its namespace."""
 ASK_AGAIN_SECONDS = 1.0
@@ -40,7 +40,7 @@ class WhatIfs:
         """The namespaces of the jobs that ask and have no answer yet, by uid."""
         self._answers: dict[str, tuple[QueuePosition | None, Forecast]] = {}
         """The place and the forecast for the job's status, by uid, until they are written."""
-        self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, QUESTION_REFILL_SECONDS, now=time.monotonic)
         self._turns = Turns()
         """The turns of the namespaces with questions."""
 
@@ -110,7 +110,7 @@ class WhatIfs:
 
 
 def _is_answer_to(obs: Observation, forecast: Forecast | None) -> bool:
-    """Whether the forecast answers the present question of the job: an edit of its spec asks anew."""
+    """Whether the forecast answers the present question of the job: an edit of its spec asks again."""
     return forecast is not None and forecast.observed_generation == obs.job.generation
 
 

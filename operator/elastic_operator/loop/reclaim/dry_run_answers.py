@@ -62,18 +62,17 @@ class _Passed:
 
 @dataclass(slots=True)
 class _JobAnswers:
-    """The answers about one job, and its edits while its pods were refused. Times are monotonic.
-
-    `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
-    the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
-    `backoff_until` the job may not preempt, because of `backoff_bar`.
-    """
+    """The answers about one job. Times are monotonic."""
 
     passed: _Passed | None = None
     refusals: Attempts = NEVER_FAILED
+    """The dry runs in a row that refused its own pods."""
     refused_later: int = 0
+    """How often in a row pods passed the dry run and were refused at their creation."""
     edits: int = 0
+    """The number of edits while its pods were refused."""
     backoff_until: float = 0.0
+    """Until then the job may not preempt, because of `backoff_bar`."""
     backoff_bar: PreemptionBar = PreemptionBar.PODS_REFUSED
 
     @property
@@ -176,7 +175,7 @@ class DryRunAnswers:
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
-    def accepted(self, question: DryRunQuestion) -> None:
+    def note_accepted(self, question: DryRunQuestion) -> None:
         """Note that the job's pods would be accepted."""
         now, answers = time.monotonic(), self._answers_about(question.job.uid)
         until, was_barred = now + PASSED_SECONDS, now < answers.may_preempt_at
@@ -187,7 +186,7 @@ class DryRunAnswers:
             self._note_bar(question.job.uid)
         self._end_silence(question.job.namespace)
 
-    def refused(self, question: DryRunQuestion) -> None:
+    def note_refused(self, question: DryRunQuestion) -> None:
         """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
         row.
         """
@@ -201,7 +200,7 @@ class DryRunAnswers:
         self._note_bar(question.job.uid)
         self._end_silence(question.job.namespace)
 
-    def unanswered(self, namespace: str, error: ClusterError) -> None:
+    def note_unanswered(self, namespace: str, error: ClusterError) -> None:
         """Note that a question got no answer, because of this error."""
         self._without_answer[namespace] = self._without_answer.get(namespace, NEVER_FAILED).failed(
             time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=error.retry_after or 0.0

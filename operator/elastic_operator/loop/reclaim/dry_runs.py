@@ -146,12 +146,12 @@ class DryRuns:
         try:
             await self.ask(question)
         except PodRefused as error:
-            self.answers.refused(question)
+            self.answers.note_refused(question)
             if not question.besides:
                 self.refused(job, error, question.needed)
         except ClusterError as error:
-            self.answers.unanswered(job.namespace, error)
+            self.answers.note_unanswered(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_start`
             self.answers.note_fault(job)
         else:
-            self.answers.accepted(question)
+            self.answers.note_accepted(question)

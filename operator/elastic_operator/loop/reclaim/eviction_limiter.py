@@ -11,11 +11,9 @@ from math import inf
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EVICTION_SECONDS, EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
-
-MINUTE = 60.0
 
 
 class LastMinute:
@@ -42,10 +40,10 @@ class LastMinute:
     def seconds_until_relief(self) -> float:
         """Seconds until the first of these evictions counts no more; infinity without evictions."""
         first = next(iter(self._evicted.values()), None)
-        return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
+        return max(0.0, first[0] + EVICTION_SECONDS - time.monotonic()) if first else inf
 
     def _forget_old(self) -> None:
-        end = time.monotonic() - MINUTE
+        end = time.monotonic() - EVICTION_SECONDS
         for pod in [*takewhile(lambda pod: self._evicted[pod][0] <= end, self._evicted)]:
             del self._evicted[pod]
 
@@ -58,12 +56,12 @@ class _Waiting(NamedTuple):
 
 
 class EvictionLimiter:
-    """The evictions that the settings allow, given those of the last minute. `evicted` is called with the number of
-    newly evicted pods.
+    """The evictions that the settings allow, given those of the last minute. `count_evicted` is called with the number
+    of newly evicted pods.
     """
 
-    def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
-        self._settings, self._evicted = settings, evicted
+    def __init__(self, settings: ReclaimSettings, *, count_evicted: Callable[[int], object] = lambda _: None) -> None:
+        self._settings, self._count_evicted = settings, count_evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _Waiting] = {}
         """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
@@ -100,7 +98,7 @@ class EvictionLimiter:
         minute; and the number of pods to evict for it. None and 0 if no preemptor has waited for so long.
         """
         first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
-        if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
+        if first is None or time.monotonic() < self._waiting[first].since + EVICTION_SECONDS:
             return None, 0
         return first, self._waiting[first].pods
 
@@ -110,12 +108,12 @@ class EvictionLimiter:
         """
         if not allocation.held_up:
             return inf
-        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
+        turns = (one.since + EVICTION_SECONDS - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
         """Count these pods (uids) as evicted."""
-        self._evicted(self._last_minute.count(pods))
+        self._count_evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""

@@ -94,13 +94,13 @@ class Nominator:
         if not nominations:
             return None
         writes = [self._begin(nomination) for nomination in nominations]
-        are_these = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
+        same_nodes = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
 
         async def all_nominated() -> bool:
             """False while a pod is being nominated for another node, by the decision of an earlier pass: no pod on this
             node may be evicted for it (145). After the nomination under way, everything is decided again.
             """
-            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and are_these
+            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and same_nodes
 
         return all_nominated
 
@@ -217,7 +217,7 @@ class Nominator:
             try:
                 return await self._put(pod, reservation)
             except Conflict:
-                return await self._put_anew(pod, reservation)
+                return await self._put_again(pod, reservation)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
             self.progress.back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
@@ -225,7 +225,7 @@ class Nominator:
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
-    async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
+    async def _put_again(self, before: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation into the pod as it is now, after a change; False if the pod is deleted or has a node.
 
         kube-scheduler writes into a pod at each try. While a pod of a gang backs off, nothing is planned for the rest

@@ -174,7 +174,7 @@ class Dispatcher:
             if work.gate is not None and not await work.gate():
                 return
             if work.writes_status:
-                self.status_times.written(job.uid, creates=bool(work.plan.creates))
+                self.status_times.note_written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
                 await self.executor.carry_out(
                     job,

@@ -64,7 +64,7 @@ class Masters:
                 return
             except Conflict:
                 before, pod = pod, await api_requests.pod_now(self._session, self._stores.pods, pod.metadata)
-                if pod is not None and (tries >= MAX_MASTER_TRIES or _is_annotated_anew(pod, before)):
+                if pod is not None and (tries >= MAX_MASTER_TRIES or _membership_changed(pod, before)):
                     raise
             else:
                 log.info("the master reads the new membership job=%s pod=%s", job.key, membership.name)
@@ -72,7 +72,7 @@ class Masters:
                 return
 
 
-def _is_annotated_anew(pod: objects.Pod, before: objects.Pod) -> bool:
+def _membership_changed(pod: objects.Pod, before: objects.Pod) -> bool:
     return pod.metadata.annotations.membership != before.metadata.annotations.membership
 
 

@@ -15,7 +15,7 @@ from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import Observation
 
-KINDS = (
+WARNINGS = (
     ConditionType.NODES_UNREACHABLE,
     ConditionType.DEVICES_NOT_COUNTED,
     ConditionType.PRIORITY_IGNORED,
@@ -31,10 +31,9 @@ KINDS = (
 def warn(obs: Observation, now: float) -> Observation:
     """The job with its present warning conditions, and an event for each condition that becomes True."""
     reasons = {kind: Reason(why.code, sentence(why.message)) for kind, why in _reasons(obs)}
-    warned = {
-        condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
-    }
-    for kind in KINDS:
+    conditions = obs.status.conditions
+    warned = {condition.type for condition in conditions if condition.type in WARNINGS and condition.status == "True"}
+    for kind in WARNINGS:
         if kind not in reasons and kind not in warned:
             continue
         reason = reasons.get(kind, Reason("Over", ""))

@@ -16,7 +16,7 @@ import msgspec
 
 from elastic_api.job import GROUP
 from elastic_api.status import rfc3339
-from elastic_operator.cluster.meta import Condition
+from elastic_operator.cluster.meta import find_condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 from elastic_operator.plan.facts.waits import MAX_FUTILE_SECONDS, futile_backoff_seconds
@@ -93,7 +93,7 @@ def reservation_of(pod: Pod) -> Reservation:
 
     kube-scheduler removes a nomination after each failed try; the reservation stays, see `is_renewable`.
     """
-    condition = _condition(pod)
+    condition = find_condition(pod.status.conditions, CONDITION)
     if condition is None:
         return _annotated(pod)
     found = _read(condition.message)
@@ -126,11 +126,7 @@ def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
 
 def is_annotated(pod: Pod) -> bool:
     """Whether the reservation is only in an annotation, and not in a condition of the pod."""
-    return _condition(pod) is None
-
-
-def _condition(pod: Pod) -> Condition | None:
-    return next((condition for condition in pod.status.conditions or () if condition.type == CONDITION), None)
+    return find_condition(pod.status.conditions, CONDITION) is None
 
 
 def _annotated(pod: Pod) -> Reservation:
