@@ -172,6 +172,15 @@ def test_a_pod_that_stops_under_a_new_leader_is_told_of_before_the_master_has_an
     assert found.status.condition("Ready").message.startswith("2 of 3 pods run.")
 
 
+def test_a_pod_that_is_lost_without_a_leader_makes_no_group_whole_before_the_master_has_answered():
+    report = make_report(*ALL, "worker-1")
+    known = planned(report, pods=(*make_group(1), make_worker(1)), history=resized()).status
+    assert (known.condition("Ready").reason, known.last_resize_time) == ("Running", at(200))
+    found = planned_again(known, report_pending=True)
+    assert (reasons(found)["Ready"], found.status.last_resize_time) == (("True", "Resizing"), at(200))
+    assert found.status == planned_again(known, report=report).status
+
+
 def test_pods_that_began_to_run_without_a_leader_have_not_met_until_the_master_has_answered():
     pods = make_group(1)
     known = planned(None, pods=(pods[0], is_pending(pods[1])), now=50).status

@@ -119,31 +119,28 @@ def _group_phase(obs: Observation, now: float) -> Reason:
             return Reason(Phase.RESTARTING if again else Phase.STARTING, text)
         until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
         return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
-    if (kept := _kept_phase(obs, text)) is not None:
+    run = "runs" if status.target_replicas == 1 else "run"
+    all_run = f"{pods(status.target_replicas)} {run} with world size {status.world_size}."
+    if (kept := _kept_phase(obs, text, all_run)) is not None:
         return kept
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, joined(text, why))
     if _complete(obs, now):
-        run = "runs" if status.target_replicas == 1 else "run"
-        extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
-        return Reason(
-            Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
-        )
+        return Reason(Phase.RUNNING, f"{all_run}{_failed_before(obs)}{_silence(obs)}{_kept(obs)}")
     lost = bool(status.history) and status.history[0].reason in LOST
     return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
 
 
-def _kept_phase(obs: Observation, text: str) -> Reason | None:
-    """The reason of Ready as the last leader wrote it, while the status keeps it and it fits the pods: it begins with
-    this text about them, or says that all train.
+def _kept_phase(obs: Observation, *texts: str) -> Reason | None:
+    """The reason of Ready as the last leader wrote it, if the status keeps it: it still begins with one of these texts
+    about the pods.
     """
     ready = obs.status.condition(ConditionType.READY)
-    if ready is None or not keeps_status(obs) or not _is_settled(obs):
+    if ready is None or not keeps_status(obs) or not _is_settled(obs) or not ready.message.startswith(texts):
         return None
-    fits = ready.reason == Phase.RUNNING or ready.message.startswith(text)
-    return Reason(ready.reason, ready.message) if fits else None
+    return Reason(ready.reason, ready.message)
 
 
 def _failed_before(obs: Observation) -> str:
