@@ -161,7 +161,7 @@ def test_a_master_that_a_new_leader_cannot_reach_is_judged_by_its_pods_as_any_ot
 
 @pytest.mark.parametrize(
     ("report", "ready"),
-    [(NOT_MET, "Rendezvousing"), (make_report("master-0"), "Resizing"), (make_report(*ALL), "Resizing")],
+    [(NOT_MET, "Rendezvousing"), (make_report(*ALL), "Resizing"), (make_report(*ALL, "worker-1"), "Resizing")],
     ids=["no group", "a part of the pods", "all pods"],
 )
 def test_a_pod_that_stops_under_a_new_leader_is_told_of_before_the_master_has_answered(report, ready):
@@ -181,6 +181,21 @@ def test_a_pod_that_is_lost_without_a_leader_makes_no_group_whole_before_the_mas
     assert found.status == planned_again(known, report=report).status
 
 
+def test_a_pod_that_was_replaced_has_no_rank_before_the_master_has_answered():
+    known = planned(make_report(*ALL)).status
+    master, worker = known.pods
+    before = known.model_copy(update={"pods": [master, worker.model_copy(update={"uid": "another"})]})
+    assert [pod.rank for pod in planned_again(before, report_pending=True).status.pods] == [0, None]
+
+
+def test_without_a_running_master_no_report_is_awaited():
+    known = planned(make_report(*ALL)).status
+    pods = (make_master(deleting_since=START + 204), make_worker(0))
+    found = planned_again(known, pods=pods, report_pending=True).status
+    assert found == planned_again(known, pods=pods).status
+    assert [pod.rank for pod in found.pods] == [None, None]
+
+
 def test_pods_that_began_to_run_without_a_leader_have_not_met_until_the_master_has_answered():
     pods = make_group(1)
     known = planned(None, pods=(pods[0], is_pending(pods[1])), now=50).status
@@ -198,8 +213,9 @@ def test_warnings_that_a_master_reported_stay_until_a_new_leader_has_asked_it():
     assert (kept.status, kept.events) == (known, ())
     again = planned_again(kept.status, report=report)
     assert (again.status, again.events) == (known, ())
-    over = planned_again(kept.status)
-    assert {kind: over.status.condition(kind).status for kind in warnings} == dict.fromkeys(warnings, "False")
+    over = planned_again(kept.status).status
+    assert {kind: over.condition(kind).status for kind in warnings} == dict.fromkeys(warnings, "False")
+    assert planned_again(over, report_pending=True).status == over
 
 
 def test_pods_that_run_and_have_not_met_are_told_so_in_the_masters_words():
