@@ -37,7 +37,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
-from elastic_operator.plan.facts.job import FaultStage
+from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
@@ -58,6 +58,8 @@ from tests.api.policies import make_flavor, make_policy
 from tests.build.objects import Owner
 from tests.cluster_unit.build import node, owner, pod
 from tests.kit.calls import calls_of
+from tests.plan.elastic.jobs import is_pending, make_group, make_master
+from tests.plan.jobs import group
 from tests.plan.jobs import make_job as make_facts
 
 START = 1_800_000_000.0
@@ -810,6 +812,19 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
     for refused in (True, False):
         world.is_refused("third", refused)
         assert looked_at() == ["third"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "pending"),
+    [((), False), (group(), False), ((is_pending(make_master()),), False), (make_group(), True)],
+    ids=["no pods", "Torchrun mode", "a master that does not run", "a master that runs"],
+)
+def test_a_report_is_pending_only_of_a_master_that_runs(pods, pending):
+    world = world_with_a_job()
+    world.look()
+    (body,) = world.stores.jobs.values()
+    inputs = world.stored.reader.jobs.inputs(body, pods, JobFeedback(report_pending=True))
+    assert inputs.feedback == JobFeedback(report_pending=pending)
 
 
 def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):

@@ -85,6 +85,7 @@ def make_controller(
         return replace(
             failed_writes.feedback(uid, generation),
             report=poller.report(uid),
+            report_pending=poller.report_pending(uid),
             pods_are_asked=True,
             last_answer_at=poller.last_answer_at(uid),
             group=survivors.group(uid),

@@ -168,6 +168,10 @@ class JobFeedback:
     """Why the API server refuses the pods of this generation. It will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
+    report_pending: bool = False
+    """Whether this leader did not see the job's master start, has no report of it, and has not asked it for long. Until
+    then the status keeps what the last leader wrote of the group.
+    """
     pods_are_asked: bool = False
     """Whether the operator asks the job's master every second and reads its pods' logs, because a node is not Ready.
     What is None below is then about to come.

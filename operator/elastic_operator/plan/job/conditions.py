@@ -13,13 +13,15 @@ from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_
 from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
-from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
+from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, keeps_status, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
+MET = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED})
+"""The phases of a job whose pods have formed a group."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observation:
@@ -117,18 +119,28 @@ def _group_phase(obs: Observation, now: float) -> Reason:
             return Reason(Phase.RESTARTING if again else Phase.STARTING, text)
         until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
         return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
+    run = "runs" if status.target_replicas == 1 else "run"
+    all_run = f"{pods(status.target_replicas)} {run} with world size {status.world_size}."
+    if (kept := _kept_phase(obs, text, all_run)) is not None:
+        return kept
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, joined(text, why))
     if _complete(obs, now):
-        run = "runs" if status.target_replicas == 1 else "run"
-        extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
-        return Reason(
-            Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
-        )
+        return Reason(Phase.RUNNING, f"{all_run}{_failed_before(obs)}{_silence(obs)}{_kept(obs)}")
     lost = bool(status.history) and status.history[0].reason in LOST
     return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
+
+
+def _kept_phase(obs: Observation, *texts: str) -> Reason | None:
+    """The reason of Ready as the last leader wrote it, if the status keeps it: it still begins with one of these texts
+    about the pods.
+    """
+    ready = obs.status.condition(ConditionType.READY)
+    if ready is None or not keeps_status(obs) or not _is_settled(obs) or not ready.message.startswith(texts):
+        return None
+    return Reason(ready.reason, ready.message)
 
 
 def _failed_before(obs: Observation) -> str:
@@ -180,7 +192,9 @@ def _enough(obs: Observation) -> bool:
 
 def _have_met(obs: Observation, now: float) -> bool:
     """Whether a group has formed, by the report of an Elastic job's master."""
-    report = report_of(obs)
+    report, ready = report_of(obs), obs.status.condition(ConditionType.READY)
+    if keeps_status(obs):
+        return ready is not None and ready.reason in MET
     if report is None:
         return not awaits_first_report(obs, now)
     return report.state != "Waiting" or report.world_size > 0
@@ -192,13 +206,16 @@ def _lacks_master(obs: Observation) -> bool:
 
 
 def _complete(obs: Observation, now: float) -> bool:
-    if obs.finishing:
-        return True
+    return obs.finishing or (_is_settled(obs) and is_whole(obs, now))
+
+
+def _is_settled(obs: Observation) -> bool:
+    """Whether all pods of the wanted size run, and none leaves."""
     leaving = any(
         (pod.deleting_since is not None or pod.uid in obs.planned_deletions) and not pod.ended for pod in obs.job.pods
     )
     all_run = len(obs.members) == obs.status.target_replicas and all(map(is_running, obs.members))
-    return all_run and not leaving and is_whole(obs, now)
+    return all_run and not leaving
 
 
 def _name_in_use(obs: Observation) -> str:

@@ -80,11 +80,18 @@ def awaits_first_report(obs: Observation, now: float) -> bool:
     return lasts(first_report_due(obs), FIRST_REPORT_SECONDS, now)
 
 
+def keeps_status(obs: Observation) -> bool:
+    """Whether the status keeps what it says of the group, because a new leader has not asked the running master for
+    long.
+    """
+    return obs.job.feedback.report_pending and first_report_due(obs) > 0.0
+
+
 def is_whole(obs: Observation, now: float) -> bool:
     """Whether all members train, by the report. A group without a report for a minute counts as whole."""
     report = report_of(obs)
     if report is None:
-        return not awaits_first_report(obs, now)
+        return not (keeps_status(obs) or awaits_first_report(obs, now))
     if report.world_size and not report.members:
         return True
     return set(report.members) == {pod.name for pod in obs.members}
@@ -93,6 +100,9 @@ def is_whole(obs: Observation, now: float) -> bool:
 def first_ranks(obs: Observation) -> dict[str, int]:
     """The rank of the first training process of each pod that trains, by the pod's name."""
     report = report_of(obs)
+    if keeps_status(obs):
+        members = {pod.uid for pod in obs.members}
+        return {pod.name: pod.rank for pod in obs.status.pods if pod.uid in members and pod.rank is not None}
     if report is None:
         return {}
     role_of = {pod.name: pod.role for pod in obs.members}

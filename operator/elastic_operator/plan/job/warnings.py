@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.master_report import report_of
+from elastic_operator.plan.job.master_report import keeps_status, report_of
 from elastic_operator.plan.job.observation import Observation
 
 WARNINGS = (
@@ -46,6 +46,9 @@ def warn(obs: Observation, now: float) -> Observation:
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     """Each condition that is True, with its reason."""
     job = obs.job
+    if keeps_status(obs):
+        told = filter(None, map(obs.status.condition, (ConditionType.FLAGS_NOT_USED, ConditionType.PODS_GIVEN_UP)))
+        yield from ((ConditionType(one.type), Reason(one.reason, one.message)) for one in told if one.status == "True")
     if obs.kept_nodes and job.context.node_outage is not None:
         yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
     elif obs.training_nodes:
