@@ -412,6 +412,17 @@ def test_what_did_not_change_is_the_same_pending_pod():
     assert world.foreign_pods.refresh(NOW + 7) is not first
 
 
+def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_one_joins_it():
+    world, job = World(), {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "of-job", "controller": True}
+    seen = list[dict[str, ForeignPod]]()
+    for at, name in enumerate("abc"):
+        world.pod(name, uid=name, owners=(job,))
+        seen.append({pod.uid: pod for pod in world.foreign_pods.refresh(NOW + 0.1 * at)})
+    assert not any(pod.gang or pod.may_preempt for pod in seen[1].values())
+    assert seen[2].keys() == {"a", "b", "c"}
+    assert all(seen[2][uid] is pod for uid, pod in seen[1].items())
+
+
 def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
     world = World(emptied={"n1"})
     world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))

@@ -92,7 +92,7 @@ class ForeignPods:
         self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
-        """All foreign pods at `now` (epoch seconds); the same object while none of them changes."""
+        """All foreign pods at `now` (epoch seconds). What has not changed is the same object as before (23)."""
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
@@ -114,8 +114,11 @@ class ForeignPods:
         pairs = ((waiting.pod, waiting.reservation) for waiting in self._waiting.values())
         self.expired = tuple((pod, reservation) for pod, reservation in pairs if reservation.has_run_out(now))
         self.renewable = self._renewable(now)
-        ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
-        foreign_pods = tuple(instead.get(uid, foreign_pod) for uid, foreign_pod in ours)
+        last = {pod.uid: pod for pod in self._all}
+        ours = (instead.get(uid, waiting.foreign_pod) for uid, waiting in self._waiting.items())
+        foreign_pods = tuple(
+            previous if (previous := last.get(pod.uid, pod)) == pod else pod for pod in ours if pod is not None
+        )
         if foreign_pods != self._all:
             self._all = foreign_pods
         return self._all
@@ -193,8 +196,6 @@ class ForeignPods:
             return seen
         reservation = self._prolonged(reservation, before, now, waits=waits, moved=reservation is not written)
         foreign_pod, until = foreign_pod_of(pod, gang, reservation, context, self._settings, now)
-        if before is not None and before.foreign_pod == foreign_pod:
-            foreign_pod = before.foreign_pod
         return _WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
