@@ -117,7 +117,7 @@ class ForeignPods:
         last = {pod.uid: pod for pod in self._all}
         ours = (instead.get(uid, waiting.foreign_pod) for uid, waiting in self._waiting.items())
         foreign_pods = tuple(
-            previous if (previous := last.get(pod.uid, pod)) == pod else pod for pod in ours if pod is not None
+            known if (known := last.get(pod.uid, pod)) == pod else pod for pod in ours if pod is not None
         )
         if foreign_pods != self._all:
             self._all = foreign_pods
