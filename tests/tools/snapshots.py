@@ -88,7 +88,7 @@ def _pod(demand: JobDemand, member: Member) -> OwnPod:
         bound=True,
         ready=True,
         requests=member.requests,
-        gpus=demand.shape_of(member.role).gpus,
+        gpus=demand.shape.of(member.role).gpus,
         main=MainContainer(running_since=demand.created),
         nnodes=(demand.sizes[0], 4096),
     )
