@@ -159,7 +159,7 @@ class Ours:
         for uid, made in known.made.items():
             pod, before = job.pods.get(uid), known.pods.get(uid)
             if pod is not None:
-                pods[uid] = _own_pod(job.trace.name, pod, made, before, now)
+                pods[uid] = _own_pod(job.trace, pod, made, before, now)
             elif before is not None and before.node in unready and before.deleting_since is None:
                 pods[uid] = before
         known.made = {uid: made for uid, made in known.made.items() if uid in pods}
@@ -335,11 +335,12 @@ def _shape(trace: JobTrace) -> JobShape:
     return job_shape(shape, shape, flavors=(Flavor(),))
 
 
-def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
+def _own_pod(trace: JobTrace, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
     """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
-        name=made.pod_name(job_name),
+        namespace=trace.team,
+        name=made.pod_name(trace.name),
         uid=pod.uid,
         role=made.role,
         index=made.index,

@@ -41,6 +41,7 @@ def make_pod(name="worker-0", **fields):
     """A bound, running pod of incarnation 1."""
     role, _, index = name.partition("-")
     defaults = {
+        "namespace": "team-a",
         "name": f"toy-{role}-{index}",
         "uid": f"uid-{role}-{index}",
         "role": role,

@@ -77,6 +77,7 @@ def _spec(demand: JobDemand) -> JobSpec:
 
 def _pod(demand: JobDemand, member: Member) -> OwnPod:
     return OwnPod(
+        namespace=demand.namespace,
         name=f"{demand.name}-{member.role}-{member.index}",
         uid=member.uid,
         role=member.role,

@@ -179,7 +179,7 @@ class StoreView:
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
-    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
         return self.reader.nodes.all_with_use(members, to_delete)
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:

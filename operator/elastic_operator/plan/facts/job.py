@@ -77,6 +77,7 @@ class OwnPod(Load):
     its name (97).
     """
 
+    namespace: str
     name: str
     uid: str
     role: str
