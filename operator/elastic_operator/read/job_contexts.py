@@ -10,7 +10,7 @@ from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.memory import EMPTY_SET, LastSeen
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
@@ -68,8 +68,7 @@ class JobContexts:
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
-            unready={name: node.since for name, node in unready.items()},
-            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service) or EMPTY_SET,
+            unready=unready,
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             evicted_for=unwritten_evictions(self._specs.status(body), pods, self._ledger),

@@ -11,12 +11,12 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import Node, Unready, UnreadyNode
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.node_outages import NodeOutages, Unready, UnreadyNode
+from elastic_operator.read.node_outages import NodeOutages
 
 log = logging.getLogger(__name__)
 
