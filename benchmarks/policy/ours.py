@@ -32,7 +32,7 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.node import Node, NodeUse
+from elastic_operator.plan.facts.node import Node, NodeUse, Unready, UnreadyNode
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
@@ -120,7 +120,7 @@ class Ours:
 
     def _look(self, world: World) -> AllocationInputs:
         now = EPOCH + world.now
-        unready = {_node_name(number): EPOCH + since for number, since in world.unready()}
+        unready = {_node_name(number): UnreadyNode(EPOCH + since, EPOCH + since) for number, since in world.unready()}
         for name, job in world.jobs.items():
             known = self._known.get(name)
             if known is None:
@@ -141,7 +141,7 @@ class Ours:
             ),
         )
 
-    def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
+    def _see(self, known: _Known, job: Training, unready: Unready, now: float) -> None:
         """The observation of the job and its demand, renewed if anything in it may have changed."""
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
@@ -153,13 +153,13 @@ class Ours:
         demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
         known.demand = known.demand if demand == known.demand else demand
 
-    def _read_pods(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
+    def _read_pods(self, known: _Known, job: Training, unready: Unready, now: float) -> None:
         """The job's pods as the stores have them. Pods on a lost node exist until they are deleted."""
         pods: dict[str, OwnPod] = {}
         for uid, made in known.made.items():
             pod, before = job.pods.get(uid), known.pods.get(uid)
             if pod is not None:
-                pods[uid] = _own_pod(job.trace.name, pod, made, before, now)
+                pods[uid] = _own_pod(job.trace, pod, made, before, now)
             elif before is not None and before.node in unready and before.deleting_since is None:
                 pods[uid] = before
         known.made = {uid: made for uid, made in known.made.items() if uid in pods}
@@ -335,11 +335,12 @@ def _shape(trace: JobTrace) -> JobShape:
     return job_shape(shape, shape, flavors=(Flavor(),))
 
 
-def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
+def _own_pod(trace: JobTrace, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
     """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
-        name=made.pod_name(job_name),
+        namespace=trace.team,
+        name=made.pod_name(trace.name),
         uid=pod.uid,
         role=made.role,
         index=made.index,

@@ -121,7 +121,7 @@ def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
 def test_host_ports_of_pods_that_are_or_will_be_deleted_count_as_leaving():
     ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
     [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
-    usage = use(ledger, "n1", {goes.uid}, leaving=[("a", goes)])
+    usage = use(ledger, "n1", {goes.uid}, leaving=[goes])
     assert (usage.used.ports, usage.leaving.ports) == (frozenset(), {("", "TCP", 80), ("", "TCP", 81)})
 
 
@@ -336,8 +336,9 @@ def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
         own("toy-worker-1", gpus=16, **DELETING),
     )
     assume_worker(ledger, 2, gpus=32)
-    goes = replace(ledger.own_pods(JOB_UID)[0], requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
-    usage = use(ledger, "n1", leaving=[("b", goes)])
+    lasting = ledger.own_pods(JOB_UID)[0]
+    goes = replace(lasting, namespace="b", requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
+    usage = use(ledger, "n1", leaving=[goes])
     assert usage.used.gpus_by_namespace == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
     assert usage.leaving.gpus_by_namespace == {"a": {GPU: 16}, "b": {GPU: 64}}
     assert (usage.used.requests[GPU], usage.leaving.requests) == (47, {GPU: 80, "pods": 1, "cpu": 100})

@@ -66,7 +66,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         conditions = [{"type": CONDITION, "status": "True", "message": msgspec.json.encode(before).decode()}]
     pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     made = nominator_of(session, pods, metrics, told)
-    expired = [(waiting, reservation_of(waiting))] if conditions else []
+    expired: list[Any] = [SimpleNamespace(pod=waiting, reservation=reservation_of(waiting))] if conditions else []
     made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired)
     return made, metrics, told
 
@@ -154,7 +154,7 @@ async def test_the_end_of_a_place_that_was_moved_within_its_gang_is_that_of_its_
     assert world.kept(late)["g2"] == ""
     session, told = Answers(pod_dict("g2", namespace="team", uid="uid-g2", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, late)
-    made.plan([], [(pod, reserved) for pod, reserved in world.foreign_pods.expired if pod.metadata.name == "g2"])
+    made.plan([], [waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
     await settled(made)
     assert [event.message.split(" before")[0] for event in told] == ["kube-scheduler did not bind the pod to n1"]
     assert reserved_by(session).avoid.keys() == {"n1"}

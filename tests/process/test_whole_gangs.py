@@ -195,12 +195,6 @@ def test_if_no_gang_was_tried_no_pass_is_due() -> None:
     assert unserved(gangs, gang(2), SETTLED) == set()
 
 
-def test_the_same_requests_that_are_not_served_are_the_same_objects() -> None:
-    gangs, waiting = WholeGangs(), gang(2)
-    first, again = (gangs.without_unsettled(waiting, frozenset(), now) for now in (NOW, NOW + 0.0001))
-    assert all(first[uid] is again[uid] for uid in first)
-
-
 JOB = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "of-job", "controller": True}]
 SERVER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "of-server", "controller": True}]
 

@@ -32,7 +32,7 @@ from elastic_operator.plan.facts.job import (
     Quarantined,
     TorchrunGroup,
 )
-from elastic_operator.plan.facts.node import Node, NodeUse, Taint
+from elastic_operator.plan.facts.node import Node, NodeUse, Taint, UnreadyNode
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.requirements import JobShape, PodShape, Toleration
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
@@ -129,7 +129,7 @@ JOBS = facts(
     feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(TorchrunGroup))),
     context=facts(
         JobContext,
-        unready=st.dictionaries(WORDS, TIMES, max_size=2),
+        unready=st.dictionaries(WORDS, st.builds(UnreadyNode, TIMES, TIMES, st.booleans()), max_size=2),
         warnings=st.dictionaries(st.sampled_from(ConditionType), facts(Reason), max_size=2),
         node_outage=maybe(facts(NodeOutage)),
         flap_window=maybe(facts(FlapWindow)),
@@ -256,9 +256,11 @@ def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, me
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    snapshot = make_cluster_snapshot([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
+    snapshot = make_cluster_snapshot(
+        [], [recorded(make_job("a"), context=JobContext(unready={"n1": UnreadyNode(0.0, -inf)}))]
+    )
     (job,) = json.loads(snapshot_file.encode(snapshot))["cluster"]["jobs"]
-    assert job["facts"]["context"]["unready"] == {"n1": -snapshot_file.NEVER}
+    assert job["facts"]["context"]["unready"] == {"n1": [0.0, -snapshot_file.NEVER, False]}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():

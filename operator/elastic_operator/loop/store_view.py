@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
-from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
@@ -54,7 +54,6 @@ class StoreView:
         self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
         self._on_hold: set[str] = set()
         """The jobs (uids) on hold. They are read again after each external change (143)."""
-        self._external_change_seen: LastSeen[float] = LastSeen()
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -81,8 +80,6 @@ class StoreView:
         self._on_hold &= present
 
     def take_dirty(self) -> Collection[str] | None:
-        if self._external_change_seen.changed(self.reader.external_changes.since):
-            self._dirty_jobs.mark(*self._on_hold)
         jobs = self._dirty_jobs.take()
         if jobs is None:
             return None
@@ -91,11 +88,13 @@ class StoreView:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
     def refresh_contexts(self, now: float) -> StoreView:
-        self.now = now
+        self.now, last_change = now, self.reader.external_changes.since
         self._quarantine.note_ends()
         self._answers.note_ends()
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
+        if self.reader.external_changes.since != last_change:
+            self._dirty_jobs.mark(*self._on_hold)
         self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
@@ -180,7 +179,7 @@ class StoreView:
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
-    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
         return self.reader.nodes.all_with_use(members, to_delete)
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:

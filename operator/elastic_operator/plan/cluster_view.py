@@ -59,10 +59,10 @@ class ClusterView(Protocol):
         has caused in the operator (88); None if they may.
         """
 
-    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
 
-        `to_delete` are pods that are about to be deleted, with their namespaces.
+        `to_delete` are pods that are about to be deleted.
         """
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:

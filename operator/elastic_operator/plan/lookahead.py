@@ -173,7 +173,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         undelayed_size=assignment.replicas,
         is_admitted=assignment.replicas > 0,
     )
-    made = [Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role)) for slot in assignment.create]
+    made = [Member.at(slot.pod_name(job.uid), slot, job.shape.of(slot.role)) for slot in assignment.create]
     after = with_members(before_creates, made)
     running_since = (job.running_since if job.members else now) if after.members else None
     waiting_since = (job.waiting_since or now) if after.lacks_minimum else None

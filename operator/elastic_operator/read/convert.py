@@ -311,6 +311,7 @@ def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
         load.requests,
         load.gpus,
         load.host_ports,
+        namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         role=role,

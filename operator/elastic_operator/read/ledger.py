@@ -179,27 +179,24 @@ class Ledger:
         foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign) or EMPTY_SET
 
-    def with_use(
-        self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
-    ) -> Node:
+    def with_use(self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[OwnPod] = ()) -> Node:
         """The node with its use by pods, without `members`: the pods (uids, also of `Assumed`) that are counted
         elsewhere.
 
-        `leaving` are the pods among `members` that are about to be deleted, each with its namespace: they count as
-        leaving.
+        `leaving` are the pods among `members` that are about to be deleted: they count as leaving.
         """
         foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         leaving_use = PodSum(self._gpu_resources)
-        for namespace, pod in leaving:
-            leaving_use.add(namespace, pod)
+        for pod in leaving:
+            leaving_use.add(pod.namespace, pod)
         for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
             is_leaving = own.deleting_since is not None and not self._terminating.is_overdue(uid)
-            (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
+            (leaving_use if is_leaving else used).add(own.namespace, own)
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)

@@ -18,7 +18,6 @@ from elastic_operator.plan.facts.pod_shape import VolumeFacts
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.settings import Settings
-from elastic_worker.contract import ROLE_MASTER
 
 
 class _Key(NamedTuple):
@@ -66,7 +65,7 @@ class Shapes:
         """The shape of a pod of that role, from the last result of `shape_of` for that job."""
         _, shape = self._shapes.peek(job.uid) or (None, None)
         assert shape is not None, "asked of jobs for which `shape_of` was called"
-        return shape.master if role == ROLE_MASTER else shape.worker
+        return shape.of(role)
 
     def shape_of(self, job: Job) -> JobShape:
         """The shapes of the job's pods; the same object while they do not change."""

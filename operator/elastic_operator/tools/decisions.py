@@ -75,7 +75,7 @@ class JobDecision:
 
     def _shape_of(self, pod: Member | Slot) -> PodShape:
         assert self.demand is not None, "only a job with a demand has such pods"
-        return self.demand.shape_of(pod.role)
+        return self.demand.shape.of(pod.role)
 
 
 @dataclass(frozen=True, slots=True)

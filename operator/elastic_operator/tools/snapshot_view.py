@@ -67,7 +67,7 @@ class SnapshotView:
     def nodes(
         self,
         members: AbstractSet[str],  # noqa: ARG002 - unused: the snapshot has the nodes already
-        to_delete: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
+        to_delete: Sequence[OwnPod],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         return self._nodes
 

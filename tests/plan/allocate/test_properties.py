@@ -40,7 +40,7 @@ def loads(inputs, granted, *, now):
                 held[member.node].update(member.requests)
         for slot in grant.assignment.create:
             if slot.node is not None and (slot.ready or not now):
-                held[slot.node].update(job.shape_of(slot.role).requests)
+                held[slot.node].update(job.shape.of(slot.role).requests)
     return held
 
 

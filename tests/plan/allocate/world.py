@@ -164,7 +164,7 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     slots = [slot for slot in grant.assignment.create if slot.ready or not only_ready]
     reached = [size for size in job.sizes if len(members) <= size <= len(members) + len(slots)]
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
-        shape = job.shape_of(slot.role)
+        shape = job.shape.of(slot.role)
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         members.append(Member.at(uid, slot, shape))
     return replace(

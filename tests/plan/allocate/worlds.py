@@ -116,7 +116,7 @@ def _perhaps_asking(draw, job):
     there = {(member.role, member.index) for member in job.members}
     places = [("master", 0), *(("worker", index) for index in range(9))]
     free = [place for place in places if place not in there][:missing]
-    pods = [Member.at(f"{job.uid}-{role[0]}{i}", Slot(role, i, None, True), job.shape_of(role)) for role, i in free]
+    pods = [Member.at(f"{job.uid}-{role[0]}{i}", Slot(role, i, None, True), job.shape.of(role)) for role, i in free]
     since = NOW - draw(st.sampled_from([0, -10]))
     return with_members(replace(job, node_request=NodeRequest(since)), pods)
 

@@ -191,7 +191,7 @@ def _use(inputs, granted, *, now, only_fixed=False):
         for slot in granted[job.uid].assignment.create:
             if slot.ready or not now:
                 for team in _path(inputs, job.namespace):
-                    use[team.name] += job.shape_of(slot.role).gpus
+                    use[team.name] += job.shape.of(slot.role).gpus
     return use
 
 
@@ -207,7 +207,7 @@ def _growing(inputs, granted, *, now):
     found = {}
     for job in inputs.jobs:
         for slot in granted[job.uid].assignment.create:
-            shape = job.shape_of(slot.role)
+            shape = job.shape.of(slot.role)
             if shape.gpus and (slot.ready or not now):
                 found |= {team.name: team for team in _path(inputs, job.namespace)}
     return found.values()

@@ -24,6 +24,7 @@ from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.waits import FUTILE_TRIES
 from elastic_operator.read.foreign.foreign_pod import NOMINATION_RETRY_SECONDS, NominationProgress
+from elastic_operator.read.foreign.foreign_pods import WaitingPod
 from elastic_operator.read.foreign.reservation import Reservation, condition_of, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Nominator:
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
 
-    def plan(self, nominations: Sequence[Nomination], expired: Sequence[tuple[objects.Pod, Reservation]]) -> None:
+    def plan(self, nominations: Sequence[Nomination], expired: Sequence[WaitingPod]) -> None:
         """Take the nominations of a pass. Withdraw the `expired` reservations, unless another node is about to be
         reserved for the pod.
 
@@ -76,7 +77,7 @@ class Nominator:
         other ones are not written: kube-scheduler finds the free room itself.
         """
         self._by_victim_job = {}
-        self._expired = {pod.metadata.uid: reservation for pod, reservation in expired}
+        self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
         self.progress.cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
@@ -84,9 +85,9 @@ class Nominator:
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
-        for pod, reservation in expired:
-            if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
-                self._start(pod.metadata.uid, self._withdraw(pod, reservation))
+        for waiting in expired:
+            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in planned:
+                self._start(uid, self._withdraw(waiting.pod, waiting.reservation))
 
     def begin_for(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
@@ -104,11 +105,11 @@ class Nominator:
 
         return all_nominated
 
-    def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
+    def renew(self, renewable: Iterable[WaitingPod]) -> None:
         """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
-        for pod, reservation in renewable:
-            if pod.metadata.uid not in self._writing:
-                self._start(pod.metadata.uid, self._renew(pod, reservation))
+        for waiting in renewable:
+            if (uid := waiting.pod.metadata.uid) not in self._writing:
+                self._start(uid, self._renew(waiting.pod, waiting.reservation))
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""

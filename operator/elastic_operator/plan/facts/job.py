@@ -10,6 +10,7 @@ from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.node import Unready
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.text import Reason
@@ -67,6 +68,7 @@ class MainContainer:
 class OwnPod(Load):
     """A pod of a job: controlled by the job's uid, in its namespace, under an expected name."""
 
+    namespace: str
     name: str
     uid: str
     role: str
@@ -187,10 +189,8 @@ class JobContext:
     """The facts outside a job that its plan depends on: nodes, classes, its team."""
 
     priority: int = 0
-    unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of the job's pods that are not Ready, each with the time at which it stopped being Ready."""
-    out_of_service: frozenset[str] = frozenset()
-    """Those of these nodes that somebody has tainted as out of service."""
+    unready: Unready = field(default_factory=dict)
+    """The nodes of the job's pods that are not Ready."""
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)

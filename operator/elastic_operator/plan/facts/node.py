@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Resources = Mapping[str, int]
 
@@ -106,3 +107,19 @@ class Node:
         if not self.usable:
             return CORDONED if self.unschedulable else "NotReady"
         return next((taint.node_state for taint in self.taints if taint.keeps_away and taint.node_state), "")
+
+
+class UnreadyNode(NamedTuple):
+    """A node that is not Ready.
+
+    `written` is the time in the node's status when it stopped being Ready; `since` is the time that the operator uses
+    instead (29). `out_of_service`: whether the node has the taint of that name, so somebody has given it up.
+    """
+
+    written: float
+    since: float
+    out_of_service: bool = False
+
+
+Unready = Mapping[str, UnreadyNode]
+"""The nodes that are not Ready, by name."""

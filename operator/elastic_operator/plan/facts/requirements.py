@@ -9,6 +9,7 @@ from typing import Any
 
 from elastic_operator.plan.facts.node import HostPort, Resources
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,6 @@ class JobShape:
     def pinnable(self) -> bool:
         """Whether the planner knows all of kube-scheduler's requirements for the job's pods (10)."""
         return self.master.pinnable and self.worker.pinnable
+
+    def of(self, role: str) -> PodShape:
+        return self.master if role == ROLE_MASTER else self.worker

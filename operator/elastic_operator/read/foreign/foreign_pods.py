@@ -41,9 +41,10 @@ FEW_PODS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _WaitingPod:
+class WaitingPod:
     """A waiting pod with its reservation, as `written` and as in force (`reservation`), and the foreign pod made from
-    these (None: the operator makes no room for the pod).
+    these (None: the operator makes no room for the pod). A reservation in force may be longer than the written one
+    (145), or on another node of the gang (167).
 
     The record is valid until `until` (epoch seconds), as long as `key` stays the same.
     """
@@ -63,8 +64,7 @@ class ForeignPods:
     """The foreign pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
-    written again. Both have the reservation as in force, which may be longer than the written one (145), or on another
-    node of the gang (167). `again_at_epoch` is when any of this changes without an event.
+    written again. `again_at_epoch` is when any of this changes without an event.
 
     `progress` is the nominator's news.
     """
@@ -84,15 +84,15 @@ class ForeignPods:
         self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
         self._reservation_seconds = settings.reclaim.reservation_seconds
         self._clock, self._volumes, self._progress = clock, volumes, progress
-        self._waiting: dict[str, _WaitingPod] = {}
+        self._waiting: dict[str, WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._all: tuple[ForeignPod, ...] = ()
-        self.expired: tuple[tuple[objects.Pod, Reservation], ...] = ()
-        self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
+        self.expired: tuple[WaitingPod, ...] = ()
+        self.renewable: tuple[WaitingPod, ...] = ()
         self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
-        """All foreign pods at `now` (epoch seconds); the same object while none of them changes."""
+        """All foreign pods at `now` (epoch seconds). What has not changed is the same object as before (23)."""
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
@@ -111,16 +111,18 @@ class ForeignPods:
         instead = self._gangs.without_unsettled(gangs, untried, now)
         self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
-        pairs = ((waiting.pod, waiting.reservation) for waiting in self._waiting.values())
-        self.expired = tuple((pod, reservation) for pod, reservation in pairs if reservation.has_run_out(now))
+        self.expired = tuple(each for each in self._waiting.values() if each.reservation.has_run_out(now))
         self.renewable = self._renewable(now)
-        ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
-        foreign_pods = tuple(instead.get(uid, foreign_pod) for uid, foreign_pod in ours)
+        last = {pod.uid: pod for pod in self._all}
+        ours = (instead.get(uid, waiting.foreign_pod) for uid, waiting in self._waiting.items())
+        foreign_pods = tuple(
+            known if (known := last.get(pod.uid, pod)) == pod else pod for pod in ours if pod is not None
+        )
         if foreign_pods != self._all:
             self._all = foreign_pods
         return self._all
 
-    def _note_bound(self, before: Mapping[str, _WaitingPod], uids: Set[str], now: float) -> None:
+    def _note_bound(self, before: Mapping[str, WaitingPod], uids: Set[str], now: float) -> None:
         """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
 
         Args:
@@ -138,7 +140,7 @@ class ForeignPods:
         node = self._places.present_node(gang, written.node, written.since)
         return written if node == written.node else msgspec.structs.replace(written, node=node)
 
-    def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
+    def _renewable(self, now: float) -> tuple[WaitingPod, ...]:
         """The pods whose nomination must be renewed now.
 
         kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45). So
@@ -148,7 +150,7 @@ class ForeignPods:
         """
         rivals = any(not waiting.reservation.node for waiting in self._waiting.values())
         return tuple(
-            (waiting.pod, waiting.reservation)
+            waiting
             for waiting in self._waiting.values()
             if is_renewable(waiting.pod, waiting.reservation, now)
             and (rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod))
@@ -172,7 +174,7 @@ class ForeignPods:
         waiting = self._waiting.get(pod.metadata.uid)
         return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
-    def _guarded(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod | None:
+    def _guarded(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod | None:
         """The pod as read now. None while it is quarantined: the operator does nothing for it, and its reservation
         stays (88).
         """
@@ -180,7 +182,7 @@ class ForeignPods:
         name = f"{meta.namespace}/{meta.name}"
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
-    def _read_pod(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod:
+    def _read_pod(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
@@ -193,9 +195,7 @@ class ForeignPods:
             return seen
         reservation = self._prolonged(reservation, before, now, waits=waits, moved=reservation is not written)
         foreign_pod, until = foreign_pod_of(pod, gang, reservation, context, self._settings, now)
-        if before is not None and before.foreign_pod == foreign_pod:
-            foreign_pod = before.foreign_pod
-        return _WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
+        return WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
@@ -204,7 +204,7 @@ class ForeignPods:
         return PodContext(nominated if is_there else "", self._progress.backoff(meta.uid), volumes)
 
     def _prolonged(
-        self, reservation: Reservation, before: _WaitingPod | None, now: float, *, waits: bool, moved: bool
+        self, reservation: Reservation, before: WaitingPod | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
         """The reservation with its present end. Its time begins when the pods that make room are deleted (145), and
         again when the reservation moves to another node of the gang (167).
