@@ -197,7 +197,8 @@ class Process:
         """End the leader's tasks, and then its lease: no other replica may begin before this replica's last write."""
         await cancel_and_wait([displaced])
         await cancel_and_wait([leading])
-        if time.monotonic() - self.session.outcome_unknown_at > UNKNOWN_SECONDS:
+        has_caught_up = self.controller is not None
+        if has_caught_up and time.monotonic() - self.session.outcome_unknown_at > UNKNOWN_SECONDS:
             self.elector.revisions = self.watches.revisions()
         await cancel_and_wait([election])  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
@@ -219,7 +220,7 @@ class Process:
         self.times = JobTimes()
         async with contextlib.AsyncExitStack() as ending:  # the last one that began ends first
             controller = self._controller(planner, events)
-            ending.callback(controller.close)
+            ending.push_async_callback(controller.close)
             ending.callback(gc.unfreeze)
             since = await self._stand_by(controller)
             await self.watches.catch_up(since, self.elector.handed_over)

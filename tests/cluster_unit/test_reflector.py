@@ -76,6 +76,28 @@ async def test_a_deletion_is_a_change_that_a_store_must_have_seen(api):
         assert not without_watch.has_seen(leader.revisions())
 
 
+async def test_a_deletion_that_a_list_finds_is_a_change_too(api):
+    async with reflecting(api, pods=3) as reflector:
+        before = reflector.revisions()[PODS]
+        api.silent = True
+        api.remove(path("p0"))
+        await at_rest()
+        assert reflector.revisions()[PODS] == before
+        await reflector.catch_up()
+        assert reflector.revisions()[PODS] == api.server.revision > before
+
+
+async def test_a_store_without_a_watch_has_not_seen_what_its_own_writes_say(api):
+    async with reflecting(api, pods=3) as reflector, session_to(api) as session:
+        without_watch = Reflector(session, PODS, Pod)
+        await without_watch.catch_up()
+        put(api, "other")
+        put(api, "own")
+        await at_rest()
+        without_watch.store.observe(reflector.store.named("own", "a"))
+        assert not without_watch.has_seen(reflector.revisions())
+
+
 async def test_a_store_has_seen_nothing_while_its_objects_are_listed(api):
     async with reflecting(api, pods=3) as reflector:
         newest = reflector.revisions()

@@ -151,6 +151,24 @@ async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_r
     assert sorted(read) == ["one", "three", "two"]
 
 
+@pytest.mark.parametrize("has_caught_up", [True, False])
+async def test_only_a_leader_with_up_to_date_stores_hands_over_what_they_have_seen(replica, monkeypatch, has_caught_up):
+    elector: list[LeaderElector] = []
+
+    async def elect(candidate: LeaderElector) -> None:
+        elector.append(candidate)
+        await elected(candidate)
+
+    async def never_caught_up(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    if not has_caught_up:
+        monkeypatch.setattr(Watches, "catch_up", never_caught_up)
+    async with running(replica._lead_when_elected(elect)):
+        await asyncio.sleep(1)
+    assert bool(elector[0].revisions) == has_caught_up
+
+
 async def test_a_leader_is_healthy_however_long_it_has_stood_by(replica, monkeypatch):
     elector: list[LeaderElector] = []
 

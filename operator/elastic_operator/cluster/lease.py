@@ -31,8 +31,8 @@ from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 
 ANNOTATION_REVISIONS = "elastic-pytorch.dev/seen-revisions"
-"""Written when the Lease is handed back: what the holder has seen of each collection (213). That is the newest
-resourceVersion, and of the jobs a checksum.
+"""Written when the Lease is handed back: the holder, and what it has seen of each collection (213): the version of the
+last change, and of the jobs a checksum.
 """
 _MAX_REVISIONS = 200_000
 """The most bytes of revisions; the API server allows 262,144 for all annotations of an object."""
@@ -98,7 +98,7 @@ class LeaderElector:
         self.revisions: Mapping[str, int] = {}
         """What this replica has seen, by collection, to be handed over with the Lease."""
         self.handed_over: Mapping[str, int] = {}
-        """The same of the replica that has handed the Lease back; empty if it has lost the Lease."""
+        """The same of the last holder, if it has handed the Lease back while this replica stood by; else empty."""
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._timing = timing or LeaseTiming()

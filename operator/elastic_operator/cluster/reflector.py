@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
         self._optional, self._absent = optional, False
         self._is_gone = is_gone
         self._revision = ""
-        self._highest = self._last_change = 0
+        self._highest = 0
         self._silences = 0
         self._running = False
         self._pages = 0
@@ -165,14 +165,14 @@ class Reflector(Generic[T]):
 
     def revisions(self) -> dict[str, int]:
         """The version of the last change in the store, by collection."""
-        return {self.path: max(self._last_change, self.store.newest(within=self._namespace))}
+        return {self.path: self.store.last_change(within=self._namespace)}
 
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Whether the store is as new as that of the replica which has handed these `revisions` over (213). A watch
         brings the changes of its collection in their order. False while the objects are listed.
         """
-        seen, is_watching = revisions.get(self.path), bool(self._revision)
-        return seen is not None and is_watching and self.newest() >= seen
+        seen, is_up_to_date = revisions.get(self.path), bool(self._revision) or self._absent
+        return seen is not None and is_up_to_date and self._highest >= seen
 
     async def _drop_deleted_and_compare(self) -> bool:
         return await drop_deleted_and_compare(
@@ -235,7 +235,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(0)
         if restarted:
             log.warning("the API server's history restarted path=%s revision=%s known=%d", self.path, revision, floor)
-            self._highest = self._last_change = 0
+            self._highest = 0
             self.store.reset(anew, within=self._namespace)
         else:
             self.store.observe_list(seen, revision, within=self._namespace)
@@ -303,7 +303,6 @@ class Reflector(Generic[T]):
             meta = decode_bare(event.object).metadata
             if event.type == "DELETED":
                 self.store.observe_deleted(meta.uid, meta.resource_version, namespace=meta.namespace)
-                self._last_change = int(meta.resource_version)
         self._advance(meta.resource_version)
 
     def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:

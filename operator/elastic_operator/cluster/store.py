@@ -160,6 +160,12 @@ class Store(Generic[T]):
         """The highest resourceVersion among the objects (of the namespace `within`); 0 without any."""
         return max(map(_rv, self._of(within)), default=0)
 
+    def last_change(self, *, within: str = "") -> int:
+        """The highest version of an object or of a known deletion (in the namespace `within`); 0 without any."""
+        deletions = (gone for gone in self._tombstones.values() if not within or gone.namespace == within)
+        versions = [int(gone.revision) for gone in deletions if gone.revision != _ANY_REVISION]
+        return max(self.newest(within=within), *versions, 0)
+
     def checksum(self, *, within: str = "") -> int:
         """The sum of a checksum of each object's uid and resourceVersion (of the namespace `within`). Stores with equal
         sums have the same objects in the same states.

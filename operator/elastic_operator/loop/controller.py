@@ -130,8 +130,9 @@ class Controller:
             await self.logs.stop()
             await cancel_and_wait([forecasting])
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Unsubscribe from the stores, which live longer than this controller."""
+        await self.logs.stop()
         self.view.close()
 
     async def _read_ahead(self) -> None:

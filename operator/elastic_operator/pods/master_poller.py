@@ -57,8 +57,8 @@ cause ten writes a second.
 class _Polled:
     """The master of the job with that uid. It is asked again and again, and at once to `poll_now`.
 
-    `last_answer_at` is when it last answered, or when it was first asked. It has been asked every second since
-    `fast_since`, if at all. Both times are without the steps of the clock.
+    `began` is when it was first asked, `last_answer_at` when it last answered, at first `began`. It has been asked
+    every second since `fast_since`, if at all. All times are without the steps of the clock.
     """
 
     uid: str
@@ -66,6 +66,7 @@ class _Polled:
     task: asyncio.Task[None] | None = None
     poll_now: asyncio.Event = field(default_factory=asyncio.Event)
     report: GroupReport | None = None
+    began: float = 0.0
     last_answer_at: float = 0.0
     fast_since: float | None = None
 
@@ -129,7 +130,7 @@ class MasterPoller:
             self._forget(uid)
             now = self._without_steps()
             self._polled[uid] = begun = _Polled(
-                uid, target, last_answer_at=now, fast_since=now if target.fast else None
+                uid, target, began=now, last_answer_at=now, fast_since=now if target.fast else None
             )
             begun.task = asyncio.create_task(self._poll_periodically(begun))
         elif polled.target != target:
@@ -178,7 +179,7 @@ class MasterPoller:
             report = replace(known, silent_since=since)
         if report is not None and self._may_pass_on(polled, known, report):
             polled.report = report
-        elif polled.uid in self._asked or now - polled.last_answer_at < POLL_SECONDS:
+        elif polled.uid in self._asked or now - polled.began < POLL_SECONDS:
             return
         self._asked.add(polled.uid)
         self._dirty_jobs.mark(polled.uid)
