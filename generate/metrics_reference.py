@@ -121,6 +121,7 @@ def _job() -> JobStats:
     spec = {"minReplicas": 1, "maxReplicas": 1, "runtime": {"mode": "Elastic"}, "template": template}
     master = OwnPod(
         requests={},
+        namespace="a",
         name="toy-master-0",
         uid="m",
         role="master",

@@ -152,6 +152,27 @@ class Condition(StatusModel):
     observed_generation: int = Field(default=0, description="The metadata.generation that this condition describes.")
 
 
+class ChangeReason(StrEnum):
+    """Reasons of changes of size in a job's history."""
+
+    STARTED = "Started"
+    SCALED_UP = "ScaledUp"
+    SCALED_DOWN = "ScaledDown"
+    QUOTA_RECLAIMED = "QuotaReclaimed"
+    PREEMPTED_BY_JOB = "PreemptedByJob"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    SUSPENDED = "Suspended"
+    POD_LOST = "PodLost"
+    MASTER_LOST = "MasterLost"
+
+
+LOST = frozenset({ChangeReason.POD_LOST, ChangeReason.MASTER_LOST})
+PREEMPTED = frozenset({ChangeReason.QUOTA_RECLAIMED, ChangeReason.PREEMPTED_BY_JOB})
+"""By these changes a job lost pods to others. Their messages name the others."""
+DECIDED = frozenset(ChangeReason) - LOST - {ChangeReason.SUSPENDED}
+"""The allocation decided on these changes."""
+
+
 class RetryCause(StrEnum):
     """What went wrong before something is tried again."""
 

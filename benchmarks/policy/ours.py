@@ -32,7 +32,7 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import Node, NodeUse, Unready, UnreadyNode
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
@@ -120,7 +120,7 @@ class Ours:
 
     def _look(self, world: World) -> AllocationInputs:
         now = EPOCH + world.now
-        unready = {_node_name(number): EPOCH + since for number, since in world.unready()}
+        unready = {_node_name(number): UnreadyNode(EPOCH + since, EPOCH + since) for number, since in world.unready()}
         for name, job in world.jobs.items():
             known = self._known.get(name)
             if known is None:
@@ -141,7 +141,7 @@ class Ours:
             ),
         )
 
-    def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
+    def _see(self, known: _Known, job: Training, unready: Unready, now: float) -> None:
         """The observation of the job and its demand, renewed if anything in it may have changed."""
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
@@ -153,13 +153,13 @@ class Ours:
         demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
         known.demand = known.demand if demand == known.demand else demand
 
-    def _read_pods(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
+    def _read_pods(self, known: _Known, job: Training, unready: Unready, now: float) -> None:
         """The job's pods as the stores have them. Pods on a lost node exist until they are deleted."""
         pods: dict[str, OwnPod] = {}
         for uid, made in known.made.items():
             pod, before = job.pods.get(uid), known.pods.get(uid)
             if pod is not None:
-                pods[uid] = _own_pod(job.trace.name, pod, made, before, now)
+                pods[uid] = _own_pod(job.trace, pod, made, before, now)
             elif before is not None and before.node in unready and before.deleting_since is None:
                 pods[uid] = before
         known.made = {uid: made for uid, made in known.made.items() if uid in pods}
@@ -202,10 +202,8 @@ class Ours:
             name=name,
             allocatable={GPU: GPUS_PER_NODE, "pods": 250},
             ready=place.away_since == inf,
-            used=_resources(used.total()),
-            leaving=_resources(leaving.total()),
-            used_by={team: {GPU: count} for team, count in used.items()},
-            leaving_by={team: {GPU: count} for team, count in leaving.items()},
+            used=_use(used),
+            leaving=_use(leaving),
         )
         if node != self._nodes.get(name):
             self._nodes[name] = node
@@ -264,7 +262,7 @@ class Ours:
             grant = allocation[name] if share is not None else None
             plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
-            known.again_at = plan.requeue_at if plan.requeue_at is not None else inf
+            known.again_at = plan.requeue_at
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
@@ -337,11 +335,12 @@ def _shape(trace: JobTrace) -> JobShape:
     return job_shape(shape, shape, flavors=(Flavor(),))
 
 
-def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
+def _own_pod(trace: JobTrace, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
     """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
-        name=made.pod_name(job_name),
+        namespace=trace.team,
+        name=made.pod_name(trace.name),
         uid=pod.uid,
         role=made.role,
         index=made.index,
@@ -369,5 +368,8 @@ def _node_name(number: int) -> str:
     return f"node-{number}"
 
 
-def _resources(gpus: int) -> dict[str, int]:
-    return {GPU: gpus, "pods": gpus} if gpus else {}
+def _use(gpus: Counter[str]) -> NodeUse:
+    """The use of a node by pods with one GPU each; `gpus` by namespace."""
+    total = gpus.total()
+    requests = {GPU: total, "pods": total} if total else {}
+    return NodeUse(requests, gpus_by_namespace={team: {GPU: count} for team, count in gpus.items()})

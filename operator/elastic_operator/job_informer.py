@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -100,6 +100,20 @@ class JobInformer:
         """Whether the operator has lacked the right to list the jobs of this namespace for `FORBIDDEN_SECONDS`."""
         since = self._forbidden_since.get(namespace)
         return since is not None and time.monotonic() - since >= FORBIDDEN_SECONDS
+
+    def revisions(self) -> dict[str, int]:
+        """The checksum of the jobs in the store, by collection."""
+        return {in_namespace(JOBS, namespace): self.store.checksum(within=namespace) for namespace in self._answered_at}
+
+    def newest(self) -> int:
+        """The highest resourceVersion in the store."""
+        return self.store.newest()
+
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """Whether the store equals that of the replica which has handed these `revisions` over (213). kopf handles the
+        events of different jobs in no order, so the newest one does not show that the others have been seen.
+        """
+        return self._swept.is_set() and self.revisions().items() <= revisions.items()
 
     async def run(self) -> None:
         """Feed until cancelled."""

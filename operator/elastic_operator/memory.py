@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Callable, Container, Hashable, Iterable, Set
+from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
@@ -11,11 +13,14 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 EMPTY_SET: frozenset[Any] = frozenset()
-"""The one empty set of all jobs: Python makes each empty frozenset anew, of 216 bytes (191)."""
+"""The one empty set of all jobs: Python makes another one each time, of 216 bytes (191)."""
 MAX_DIRTY = 10_000
 """The most keys that are remembered. If more keys are marked, any key counts as changed. Otherwise the set of a standby
 replica, which takes no keys, would grow without a limit.
 """
+
+MIN_QUEUE = 64
+"""A longer queue is made again when more than half of its times are void."""
 
 
 class DirtySet(Generic[K]):
@@ -52,6 +57,49 @@ DirtyJobs: TypeAlias = DirtySet[str | tuple[str, str]]
 """The jobs whose facts may have changed since the last pass: by uid, or by namespace and name where the uid is not
 known. A process has one such set: whoever changes a fact of a job marks the job in it (200).
 """
+
+
+class DelayQueue:
+    """Due times by name (client-go: a delaying queue). It finds the due names without a look at all others."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, float] = {}
+        self._queue: list[tuple[float, str]] = []
+        """The times of all names that are not due yet, and void times."""
+        self._ready: dict[str, None] = {}
+
+    def set(self, name: str, at: float) -> None:
+        """Set the only time at which the name is due; infinity: never."""
+        self.drop(name)
+        if at == inf:
+            return
+        self._at[name] = at
+        heappush(self._queue, (at, name))
+        if len(self._queue) > 2 * len(self._at) + MIN_QUEUE:
+            self._queue = sorted((at, name) for name, at in self._at.items() if name not in self._ready)
+
+    def time_of(self, name: str) -> float:
+        """The time at which the name is due; infinity for never."""
+        return self._at.get(name, inf)
+
+    def due(self, now: float) -> tuple[str, ...]:
+        """The due names, the earliest first. They stay due until another time is set."""
+        while self._queue and self._queue[0][0] <= now:
+            at, name = heappop(self._queue)
+            if self._at.get(name) == at:
+                self._ready[name] = None
+        return tuple(self._ready)
+
+    def next(self) -> float:
+        """The earliest time at which something is due; infinity without any."""
+        while self._queue and self._at.get(self._queue[0][1]) != self._queue[0][0]:
+            heappop(self._queue)
+        return min((*map(self.time_of, self._ready), self._queue[0][0] if self._queue else inf))
+
+    def drop(self, name: str) -> None:
+        """Forget the name: it is never due."""
+        self._at.pop(name, None)
+        self._ready.pop(name, None)
 
 
 class KeyedCache(Generic[K, T]):
@@ -131,6 +179,26 @@ class LastSeen(Generic[T]):
         """
         differs, self.value = self.differs(present), present
         return differs
+
+
+class Turns:
+    """Whose turn is next: that of the name whose last turn is longest ago; names without a turn come first."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, None] = {}
+        """The names, each in the order of its last turn."""
+
+    def take(self, names: Iterable[str]) -> str:
+        """The one of these names whose turn is next; it takes its turn. Of several without a turn, the first."""
+        places = {name: place for place, name in enumerate(self._last)}
+        name = min(names, key=lambda name: places.get(name, -1))
+        self._last.pop(name, None)
+        self._last[name] = None
+        return name
+
+    def keep_only(self, names: Container[str]) -> None:
+        """Forget the turns of all other names."""
+        self._last = {name: None for name in self._last if name in names}
 
 
 class PerJobMemory(Protocol):

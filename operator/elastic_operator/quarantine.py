@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
+from elastic_operator.memory import DelayQueue, DirtyJobs, DirtySet
+from elastic_operator.plan.facts.job import FaultStage
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 log = logging.getLogger(__name__)
@@ -44,22 +46,22 @@ the time in which no pods are preempted for the job.
 class Fault:
     """An error of the operator at one object. The object is left out until its next try, or until its version differs
     from `version`.
-
-    `attempts` are the errors of this version (monotonic); `versions` counts the versions with errors.
-
-    `in_allocation`: the error came from the allocation of GPUs, so the object takes no part in the next allocations.
-    Until `may_preempt_at` (monotonic) no pod is preempted for the object. `is_reported`: the write of a status with
-    this fault was begun. `status_failed`: planning this status failed, too.
     """
 
     version: object
     message: str
     attempts: Attempts
+    """The errors of this version (monotonic)."""
     in_allocation: bool
+    """Whether the error came from the allocation of GPUs, so that the object takes no part in the next allocations."""
     may_preempt_at: float
+    """Until this time (monotonic) no pod is preempted for the object."""
     versions: int = 1
+    """The number of versions with errors."""
     is_reported: bool = False
+    """Whether the write of a status with this fault was begun."""
     status_failed: bool = False
+    """Whether planning this status failed, too."""
 
     @property
     def again_at_monotonic(self) -> float:
@@ -68,11 +70,16 @@ class Fault:
 
 
 class Quarantine:
-    """The objects that are quarantined, by uid. `count` is called with the kind of each object at each error."""
+    """The objects that are quarantined, by uid. `count` is called with the kind of each object at each error.
 
-    def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
-        self.count = count
+    When a wait of a job begins or ends, the job is marked in `dirty_jobs` (200).
+    """
+
+    def __init__(self, count: Callable[[str], None] = lambda _: None, dirty_jobs: DirtyJobs | None = None) -> None:
+        self.count, self._dirty_jobs = count, dirty_jobs or DirtySet()
         self._faults: dict[str, Fault] = {}
+        self._wait_ends = DelayQueue()
+        """When (monotonic) each object is tried again or may preempt again, whichever is next."""
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
@@ -95,20 +102,16 @@ class Quarantine:
         error: Exception,
         *,
         version: object = None,
-        in_allocation: bool = False,
-        at_grant: bool = False,
+        stage: FaultStage = FaultStage.READING,
     ) -> Fault:
-        """Leave the object out until its next try. The error and its traceback are logged.
-
-        `at_grant`: the error came when the job's grant was planned or carried out.
-        """
-        now = time.monotonic()
+        """Leave the object out until its next try. The error and its traceback are logged."""
+        now, in_allocation = time.monotonic(), stage is FaultStage.ALLOCATION
         self._forget_old(now)
         previous = self._faults.get(uid)
         edited = previous is not None and previous.version != version
         self.count(kind)
         left_out = self.fault(uid, version)
-        if at_grant and left_out is not None and left_out.is_reported:
+        if stage is FaultStage.GRANT and left_out is not None and left_out.is_reported:
             text = "planning the status of a quarantined object failed, too %s=%s error=%r"
             log.error(text, kind, name, error, exc_info=error)
             left_out.status_failed = True
@@ -128,10 +131,11 @@ class Quarantine:
         seconds = attempts.until - now
         log.error("an object is quarantined for %.0f s %s=%s error=%r", seconds, kind, name, error, exc_info=error)
         may_preempt_at = previous.may_preempt_at if previous is not None else now
-        if at_grant:
+        if stage is FaultStage.GRANT:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = previous.versions + edited if previous is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
+        self._note_waits(uid, now)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
@@ -140,17 +144,6 @@ class Quarantine:
         if fault is None or fault.version != version or time.monotonic() >= fault.again_at_monotonic:
             return None
         return fault
-
-    def jobs_barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
-        """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
-        of the pass.
-        """
-        now = time.monotonic()
-        return frozenset(
-            (uid, now < fault.again_at_monotonic)
-            for uid, fault in self._faults.items()
-            if now < max(fault.again_at_monotonic, fault.may_preempt_at)
-        )
 
     def may_preempt(self, uid: str, version: object) -> bool:
         """Whether pods may be preempted for the object."""
@@ -161,7 +154,9 @@ class Quarantine:
 
     def note_success(self, uid: str) -> None:
         """Note that the object could use its grant, so that its next error counts as the first."""
-        self._faults.pop(uid, None)
+        if self._faults.pop(uid, None) is not None:
+            self._wait_ends.drop(uid)
+            self._dirty_jobs.mark(uid)
 
     def revision(self) -> object:
         """A value that changes whenever an object is quarantined, or its next try is due. Read it before the
@@ -170,13 +165,23 @@ class Quarantine:
         now = time.monotonic()
         return self._raised, sum(fault.again_at_monotonic > now for fault in self._faults.values())
 
-    def next_try_monotonic(self, since: float) -> float:
-        """When (monotonic) the first of the objects that waited at `since` is tried again, or may preempt again;
-        infinity if none waited.
-        """
-        times = (time for fault in self._faults.values() for time in (fault.again_at_monotonic, fault.may_preempt_at))
-        return min((at for at in times if at > since), default=inf)
+    def next_end_monotonic(self) -> float:
+        """When (monotonic) the first object is tried again, or may preempt again; infinity if none waits."""
+        return self._wait_ends.next()
+
+    def note_ends(self) -> None:
+        """Note the waits that have ended since the last call."""
+        now = time.monotonic()
+        for uid in self._wait_ends.due(now):
+            self._note_waits(uid, now)
+
+    def _note_waits(self, uid: str, now: float) -> None:
+        """Mark the job, because a wait began or ended; note when its next wait ends."""
+        ends = (self._faults[uid].again_at_monotonic, self._faults[uid].may_preempt_at)
+        self._wait_ends.set(uid, min((at for at in ends if at > now), default=inf))
+        self._dirty_jobs.mark(uid)
 
     def _forget_old(self, now: float) -> None:
         for uid in [uid for uid, fault in self._faults.items() if fault.again_at_monotonic + KEPT_SECONDS < now]:
             del self._faults[uid]
+            self._wait_ends.drop(uid)

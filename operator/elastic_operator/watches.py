@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,8 @@ from typing import Any
 from elastic_api.policy import COLLECTION
 from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects, reflector
+from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.lists import present_revision
 from elastic_operator.cluster.namespaced import Namespaced
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
@@ -19,6 +22,8 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.job_informer import JobInformer
 from elastic_operator.metrics.stats import WatchStats
 from elastic_worker import contract
+
+log = logging.getLogger(__name__)
 
 POLICIES = COLLECTION
 """The GPUQuotaPolicy definition may be missing, if the operator is upgraded first; jobs then run without
@@ -40,18 +45,36 @@ class Watches:
     all: dict[str, Reflector[Any] | Namespaced[Any] | JobInformer]
     informer: JobInformer
 
-    async def catch_up(self, since: float | None = None) -> None:
+    async def catch_up(self, since: float | None = None, handed_over: Mapping[str, int] | None = None) -> None:
         """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
-        written until then.
+        written until then. A store that has seen the revisions which that replica has handed over is new enough (213).
         """
-        await asyncio.gather(*(watch.catch_up(since) for watch in self._decisive()))
+        if handed_over and not await self._has_same_history():
+            handed_over = None
+        behind = {kind: watch for kind, watch in self._decisive().items() if not watch.has_seen(handed_over or {})}
+        log.info("comparing stores with lists kinds=%s", ",".join(behind))
+        await asyncio.gather(*(watch.catch_up(since) for watch in behind.values()))
+
+    async def _has_same_history(self) -> bool:
+        """Whether the API server's present version is higher than any in the stores. It is lower if etcd was restored
+        from a backup, and the watches have not found out yet.
+        """
+        newest = max(watch.newest() for watch in self._decisive().values())
+        try:
+            return await present_revision(self.informer.session, reflector.NAMESPACES) >= newest
+        except ClusterError:
+            return False
+
+    def revisions(self) -> dict[str, int]:
+        """What the stores have seen, by collection, to be handed over with the lease."""
+        return {path: revision for watch in self._decisive().values() for path, revision in watch.revisions().items()}
 
     def fresh(self) -> bool:
         """Whether news of every store came lately."""
-        return max(watch.age() for watch in self._decisive()) < STALE_SECONDS
+        return max(watch.age() for watch in self._decisive().values()) < STALE_SECONDS
 
-    def _decisive(self) -> list[Reflector[Any] | Namespaced[Any] | JobInformer]:
-        return [watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR]
+    def _decisive(self) -> dict[str, Reflector[Any] | Namespaced[Any] | JobInformer]:
+        return {kind: watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR}
 
     def all_stats(self) -> dict[str, WatchStats]:
         """Each watch as /metrics shows it."""

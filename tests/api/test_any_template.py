@@ -23,6 +23,7 @@ from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.foreign.foreign_pod import NominationProgress
 from elastic_operator.read.foreign.foreign_pods import ForeignPods
 from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.ledger import Ledger
@@ -112,15 +113,21 @@ def live_annotated(annotations: dict[str, str]) -> None:
     for one in (own, waiting):
         ledger.pod_changed(None, one)
     assert [one.name for one in ledger.own_pods("job-uid")] == ["toy-master-0"]
-    assert ledger.with_use(Node("n1", {})).used[GPU] == 1
+    assert ledger.with_use(Node("n1", {})).used.requests[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
     requests = ForeignPods(
-        ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, quarantine=Quarantine()
+        ledger,
+        SETTINGS,
+        nodes=nodes,
+        clock=ServerClock(),
+        volumes=lambda *_: {},
+        quarantine=Quarantine(),
+        progress=NominationProgress(lambda: START),
     )
     assert [request.name for request in requests.refresh(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START
     for one in (own, waiting):
         ledger.pod_changed(one, None)
-    assert not ledger.with_use(Node("n1", {})).used
+    assert not ledger.with_use(Node("n1", {})).used.requests

@@ -57,7 +57,7 @@ def test_the_snapshot_of_a_cluster_holds_its_nodes_their_use_and_its_jobs_and_ca
     assert "not-for-others" not in file.read_text()
     snapshot = snapshot_file.decode(json.loads(file.read_text()), source="f")
     found = next(n for n in snapshot.nodes if n.name == node)
-    assert (found.allocatable[GPU], found.used[GPU]) == (4, 2)
+    assert (found.allocatable[GPU], found.used.requests[GPU]) == (4, 2)
     assert main(["replay", str(file), "-o", "json"]) == 0
     decided = {(job["namespace"], job["name"]): job for job in json.loads(capsys.readouterr().out)["jobs"]}
     placed = decided[jobs.namespace, "train"]["plan"]["creates"]

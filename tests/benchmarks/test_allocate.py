@@ -16,7 +16,8 @@ def test_the_cluster_has_the_numbers_of_its_scenario_and_no_gpu_is_free():
     world = World(SMALL)
     inputs = world.inputs()
     assert (len(inputs.nodes), len(inputs.jobs), len(world.stores.pods)) == (8, 16, 480)
-    assert sum(node.used[GPU] for node in inputs.nodes) + sum(len(job.members) for job in inputs.jobs) == SMALL.gpus
+    of_others = sum(node.used.requests[GPU] for node in inputs.nodes)
+    assert of_others + sum(len(job.members) for job in inputs.jobs) == SMALL.gpus
     assert {team.name for team in inputs.teams if team.has_policy} == {"team-0", "team-1"}
 
 

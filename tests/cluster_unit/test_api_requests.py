@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
+from elastic_operator.cluster.store import Store
 from tests.cluster_unit.build import owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
 from tests.simulate.server import merged
@@ -17,6 +18,7 @@ PODS = "/api/v1/namespaces/a/pods"
 SERVICES = "/api/v1/namespaces/a/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices"
 NETWORK_POLICIES = "/apis/networking.k8s.io/v1/namespaces/a/networkpolicies"
+RESOURCE_QUOTAS = "/api/v1/namespaces/a/resourcequotas"
 JOB = "/apis/elastic-pytorch.dev/v1beta1/namespaces/a/elasticpytorchjobs/toy"
 DELETED_AT = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
@@ -46,6 +48,16 @@ def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
         "endpoints": endpoints,
         "ports": [{"port": port}],
     }
+
+
+def secret(token: str) -> dict:
+    meta = {"name": "toy-elastic", "namespace": "a"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"token": token}}
+
+
+def resource_quota() -> dict:
+    meta = {"name": "plain-pods", "namespace": "a"}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"pods": "1"}}}
 
 
 def network_policy() -> dict:
@@ -106,19 +118,30 @@ async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
 async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_others(api, session):
     """A Conflict is tried again at once, and this one comes again."""
     told = {"kind": "Status", "message": "a webhook says: try later", "reason": "Conflict", "code": 409}
-    api.fail("DELETE", json(told, code=409))
-    with pytest.raises(ApiError, match="try later") as raised:
-        await api_requests.delete_pod(session, "a", "p", uid="uid-p")
-    assert not isinstance(raised.value, Conflict)
+    for delete in (api_requests.delete_pod, api_requests.delete_resource_quota):
+        api.fail("DELETE", json(told, code=409))
+        with pytest.raises(ApiError, match="try later") as raised:
+            await delete(session, "a", "p", uid="uid-p")
+        assert not isinstance(raised.value, Conflict)
+
+
+async def test_a_resource_quota_is_deleted_only_if_it_is_the_one_meant(api, session):
+    quota = await api_requests.write_resource_quota(session, resource_quota(), known=None)
+    for uid, is_left in (("another", True), (quota.metadata.uid, False), (quota.metadata.uid, False)):
+        await api_requests.delete_resource_quota(session, "a", quota.metadata.name, uid=uid)
+        assert bool(api.find(f"{RESOURCE_QUOTAS}/{quota.metadata.name}")) is is_left
 
 
 async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
-    """The admission of quotas answers with one where many pods come at once. Nothing has changed then."""
-    api.fail("POST", status(409, "Conflict"), status(409, "Conflict"))
+    """The admission of quotas answers with one where many objects come at once. Nothing has changed then."""
     for creation in (
         api_requests.create_pod(session, manifest()),
         api_requests.try_pod(session, manifest()),
+        api_requests.ensure_secret(session, secret("first")),
+        api_requests.ensure_service(session, service()),
+        api_requests.write_resource_quota(session, resource_quota(), known=None),
     ):
+        api.fail("POST", status(409, "Conflict"))
         with pytest.raises(ApiError) as raised:
             await creation
         assert not isinstance(raised.value, Conflict)
@@ -269,7 +292,7 @@ async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations
     pod = await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
     assert api.find(f"{PODS}/toy-worker-0")["metadata"]["annotations"] == {"a": "1", "b": "2"}
     assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
-    assert await api_requests.get_pod(session, "a", "toy-worker-0") == pod
+    assert await api_requests.pod_now(session, Store(), made.metadata) == pod
     with pytest.raises(Conflict):
         await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
     with pytest.raises(NotFound):
@@ -278,9 +301,7 @@ async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations
 
 async def test_a_secret_is_created_once_and_never_read(api, session):
     for token in ("first", "second"):
-        meta = {"name": "toy-elastic", "namespace": "a"}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"token": token}}
-        await api_requests.ensure_secret(session, secret)
+        await api_requests.ensure_secret(session, secret(token))
     assert api.find("/api/v1/namespaces/a/secrets/toy-elastic")["stringData"] == {"token": "first"}
     assert [verb for verb, *_ in api.seen] == ["POST", "POST"]
 

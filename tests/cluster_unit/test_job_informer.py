@@ -96,6 +96,23 @@ async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, sessio
         assert [METADATA_ONLY in headers["Accept"] for headers in api.headers] == [True]
 
 
+async def test_a_store_of_jobs_has_seen_what_an_equal_store_has_seen(api, session):
+    """kopf may report the newer of two edits first (213)."""
+    older, newer = put(api, "one"), put(api, "two")
+    async with feeding(session) as informer, feeding(session) as other:
+        assert informer.has_seen(other.revisions())
+        older, newer = put(api, "one"), put(api, "two")
+        informer.take_event("MODIFIED", older)
+        informer.take_event("MODIFIED", newer)
+        other.take_event("MODIFIED", newer)
+        assert not other.has_seen(informer.revisions())
+        other.take_event("MODIFIED", older)
+        assert other.has_seen(informer.revisions())
+        informer.store.observe_deleted(older["metadata"]["uid"])
+        assert not other.has_seen(informer.revisions())
+        assert not other.has_seen({})
+
+
 async def test_a_list_of_jobs_under_way_whose_pages_are_slow_is_not_repeated(api, session):
     async def late(request):
         await asyncio.sleep(0.6 * FIRST_LIST_SECONDS)

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from elastic_operator.cluster.errors import Fenced
-from elastic_operator.cluster.lease import LeaderElector, LeaseTiming, in_own_thread, micro_time
+from elastic_operator.cluster.lease import ANNOTATION_REVISIONS, LeaderElector, LeaseTiming, in_own_thread, micro_time
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, json, session_to, status
@@ -105,6 +105,64 @@ async def test_the_lease_of_who_is_cancelled_is_taken_over_at_the_next_look(api,
         assert not one.is_leader
         assert await seconds_until_leading(two) <= POLL
         assert api.find(LEASE)["spec"]["leaseTransitions"] >= 1
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_leader_that_stops_hands_over_its_revisions_with_the_lease(api, leader):
+    one, task = leader
+    one.revisions = {PODS: 7}
+    async with electing(api, "two") as two:
+        await asyncio.sleep(POLL)
+        await stop(task)
+        await seconds_until_leading(two)
+        assert two.handed_over == {PODS: 7}
+        assert "annotations" not in api.find(LEASE)["metadata"]
+
+
+async def test_revisions_of_a_holder_that_the_successor_has_not_seen_count_as_none(api, leader):
+    one, task = leader
+    one.revisions = {PODS: 7}
+    await stop(task)
+    async with electing(api, "two") as two:
+        await seconds_until_leading(two)
+        assert two.handed_over == {}
+
+
+def revisions_of(holder: str) -> str:
+    return f'{{"holder": "{holder}", "revisions": {{"{PODS}": 7}}}}'
+
+
+@pytest.mark.parametrize("written", ["", "{", "[1]", '{"holder": "last"}', revisions_of("one before it")])
+async def test_an_annotation_that_the_last_holder_has_not_written_counts_as_none(api, written):
+    """An older operator keeps the annotation of the holder before it."""
+    meta = {"name": "op", "namespace": "sys", "annotations": {ANNOTATION_REVISIONS: written, "a": "b"}}
+    api.put(LEASE, {"metadata": meta, "spec": {"holderIdentity": "last"}})
+    async with electing(api, "two") as two:
+        await asyncio.sleep(POLL)
+        api.put(LEASE, {"metadata": meta, "spec": {"holderIdentity": ""}})
+        await seconds_until_leading(two)
+        assert two.handed_over == {}
+        assert api.find(LEASE)["metadata"]["annotations"] == {"a": "b"}
+
+
+async def test_revisions_in_the_lease_of_a_holder_that_died_count_as_none(api):
+    meta = {"name": "op", "namespace": "sys", "annotations": {ANNOTATION_REVISIONS: revisions_of("dead")}}
+    api.put(LEASE, {"metadata": meta, "spec": {"holderIdentity": "dead"}})
+    async with electing(api, "two") as two:
+        await seconds_until_leading(two)
+        assert two.handed_over == {}
+
+
+async def test_more_revisions_than_an_annotation_may_have_are_not_handed_over(api, leader):
+    one, task = leader
+    one.revisions = {f"{PODS}/{number}": number for number in range(20_000)}
+    await stop(task)
+    assert holder(api) == ""
+    assert not api.find(LEASE)["metadata"].get("annotations")
 
 
 async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before(api):

@@ -15,7 +15,7 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.decisions import Slot
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import Node, NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
@@ -93,8 +93,8 @@ def test_bound_pods_use_their_node_and_others_use_nothing():
         pod("waiting", gpus=4),
         pod("elsewhere", node="n2", gpus=1),
     )
-    assert use(ledger).used == {GPU: 2, "cpu": 1500, "pods": 2}
-    assert use(ledger, "unheard-of").used == {}
+    assert use(ledger).used.requests == {GPU: 2, "cpu": 1500, "pods": 2}
+    assert use(ledger, "unheard-of").used.requests == {}
 
 
 @pytest.mark.parametrize("make", [own, pod])
@@ -102,33 +102,33 @@ def test_bound_pods_use_their_node_and_others_use_nothing():
 def test_an_ended_pod_uses_nothing_even_if_its_object_stays(make, phase):
     running, done = make("toy-worker-0", node="n1", gpus=2), make("toy-worker-0", node="n1", gpus=2, phase=phase)
     ledger = ledger_of(running)
-    assert use(ledger).used[GPU] == 2
+    assert use(ledger).used.requests[GPU] == 2
     ledger.pod_changed(running, done)
     assert use(ledger) == UNUSED
 
 
 def test_a_foreign_pod_that_is_being_deleted_still_uses_its_node():
-    assert use(ledger_of(pod(node="n1", gpus=2, **DELETING))).used[GPU] == 2
+    assert use(ledger_of(pod(node="n1", gpus=2, **DELETING))).used.requests[GPU] == 2
 
 
 def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
     member, leaver, stray = own("toy-worker-0"), own("toy-worker-1", gpus=2, **DELETING), own("toy-worker-2", gpus=4)
     usage = use(ledger_of(member, leaver, stray, pod("foreign", node="n1", gpus=8)), "n1", {"uid-toy-worker-0"})
-    assert usage.used == {GPU: 12, "pods": 2}
-    assert usage.leaving == {GPU: 2, "pods": 1}
+    assert usage.used.requests == {GPU: 12, "pods": 2}
+    assert usage.leaving.requests == {GPU: 2, "pods": 1}
 
 
 def test_host_ports_of_pods_that_are_or_will_be_deleted_count_as_leaving():
     ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
     [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
-    usage = use(ledger, "n1", {goes.uid}, leaving=[("a", goes)])
-    assert (usage.used_ports, usage.leaving_ports) == (frozenset(), {("", "TCP", 80), ("", "TCP", 81)})
+    usage = use(ledger, "n1", {goes.uid}, leaving=[goes])
+    assert (usage.used.ports, usage.leaving.ports) == (frozenset(), {("", "TCP", 80), ("", "TCP", 81)})
 
 
 def test_host_ports_of_all_but_members_are_taken():
     pods = (own(host_port=80), own("toy-worker-1", host_port=81), pod("foreign", node="n1", host_port=82))
     usage = use(ledger_of(*pods), "n1", {"uid-toy-worker-0"})
-    assert usage.used_ports == {("", "TCP", 81), ("", "TCP", 82)}
+    assert usage.used.ports == {("", "TCP", 81), ("", "TCP", 82)}
 
 
 def pinned(**fields):
@@ -141,7 +141,7 @@ def pinned(**fields):
 def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
     ledger = ledger_of(pinned())
     assert ledger.own_pods(JOB_UID)[0].node == "n1"
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
 
 
 def test_a_pinned_pod_deleted_before_its_binding_holds_nothing_while_its_object_stays():
@@ -170,18 +170,18 @@ def test_a_pod_is_ours_only_by_controller_namespace_and_name():
         ("toy-master-0", "master", 0),
         ("toy-worker-7", "worker", 7),
     ]
-    assert use(ledger).used["pods"] == len(pods)
+    assert use(ledger).used.requests["pods"] == len(pods)
 
 
 def test_a_pod_that_cannot_be_read_counts_as_used_by_others_and_goes_as_it_came():
     odd = own("toy-worker-1", gpus=2, creationTimestamp="once upon a time")
     ledger = ledger_of(own(gpus=1), odd)
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
-    assert use(ledger).used[GPU] == 3
+    assert use(ledger).used.requests[GPU] == 3
     assert ledger.foreign_names(JOB_UID) == {"toy-worker-1"}
     ledger.job_changed(JOB_UID)
     ledger.pod_changed(odd, None)
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
 
 
 @pytest.mark.parametrize("station", ["requests_of", "host_ports_of", "node_of", "own_pod"])
@@ -200,7 +200,7 @@ def test_a_pod_at_which_the_account_raises_uses_its_node_and_is_an_error_that_is
         ledger.pod_changed(known, unread)
         assert len(errors) == 1
         ledger.job_changed(JOB_UID)
-    assert use(ledger).used[GPU] == 2
+    assert use(ledger).used.requests[GPU] == 2
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == (["toy-worker-0"] if known else [])
     ended = own(gpus=2, cpu="2", phase="Failed")
     with monkeypatch.context() as broken:
@@ -208,7 +208,7 @@ def test_a_pod_at_which_the_account_raises_uses_its_node_and_is_an_error_that_is
         ledger.pod_changed(unread, ended)
     assert use(ledger) == UNUSED
     ledger.pod_changed(ended, own(gpus=2, rv=9))
-    assert use(ledger).used[GPU] == 2
+    assert use(ledger).used.requests[GPU] == 2
     assert not ledger.assumed.of_job(JOB_UID)
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
 
@@ -218,7 +218,7 @@ def test_a_pinned_pod_that_cannot_be_read_any_more_keeps_its_place(monkeypatch):
     ledger = ledger_of(known)
     monkeypatch.setattr(convert, "requests_of", lambda *_, **__: 1 // 0)
     ledger.pod_changed(known, pinned(gpus=2, rv=2))
-    assert use(ledger).used[GPU] == 2
+    assert use(ledger).used.requests[GPU] == 2
     assert [pod.node for pod in ledger.own_pods(JOB_UID)] == ["n1"]
 
 
@@ -238,7 +238,7 @@ def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
     jobs.clear()
     ledger.job_changed(JOB_UID)
     assert ledger.own_pods(JOB_UID) == ()
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
 
 
 def test_an_unbound_pod_of_a_deleted_job_keeps_its_place_until_its_own_deletion():
@@ -247,10 +247,10 @@ def test_an_unbound_pod_of_a_deleted_job_keeps_its_place_until_its_own_deletion(
     ledger = ledger_of(waiting, jobs=jobs)
     jobs.clear()
     ledger.job_changed(JOB_UID)
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
     changed = pinned(rv=2, labels={"a": "b"})
     ledger.pod_changed(waiting, changed)
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
     ledger.pod_changed(changed, deleted)
     assert use(ledger) == UNUSED
     ledger.pod_changed(deleted, None)
@@ -268,11 +268,11 @@ def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
     ledger = ledger_of(waiting)
     assert use(ledger) == UNUSED
     ledger.pod_changed(waiting, nominated)
-    assert use(ledger).used == {"cpu": 2000, "pods": 1}
+    assert use(ledger).used.requests == {"cpu": 2000, "pods": 1}
     bound = pod("urgent", cpu="2", rv=3, node="n2")
     ledger.pod_changed(nominated, bound)
     assert use(ledger) == UNUSED
-    assert use(ledger, "n2").used == {"cpu": 2000, "pods": 1}
+    assert use(ledger, "n2").used.requests == {"cpu": 2000, "pods": 1}
 
 
 def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
@@ -297,12 +297,12 @@ def test_pending_pods_are_the_newest_objects_and_their_controllers_count():
 def test_a_pod_being_created_counts_until_it_is_seen():
     ledger = ledger_of()
     uid = assume_worker(ledger, 0)
-    assert use(ledger).used == {GPU: 1}
-    assert use(ledger, "n1", {uid}).used == {}
+    assert use(ledger).used.requests == {GPU: 1}
+    assert use(ledger, "n1", {uid}).used.requests == {}
     assert [a.member.uid for a in ledger.assumed.of_job(JOB_UID)] == [uid]
     ledger.pod_changed(None, own())
     assert ledger.assumed.of_job(JOB_UID) == ()
-    assert use(ledger).used == {GPU: 1, "pods": 1}
+    assert use(ledger).used.requests == {GPU: 1, "pods": 1}
 
 
 def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
@@ -312,10 +312,10 @@ def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
         assume_worker(ledger, index, node=node)
     ledger.assumed.forget("a", "toy-worker-0")
     ledger.assumed.forget("a", "toy-worker-0")
-    assert use(ledger).used == {}
+    assert use(ledger).used.requests == {}
     now[0] = 3600.0
     ledger.expire()
-    assert use(ledger, "n2").used == {GPU: 1}, "its creation is still under way"
+    assert use(ledger, "n2").used.requests == {GPU: 1}, "its creation is still under way"
     assert ledger.seconds_until_expiry() == inf
     for index in (0, 1):
         ledger.assumed.await_seen("a", f"toy-worker-{index}")
@@ -323,7 +323,7 @@ def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     now[0] += ASSUMED_SECONDS
     ledger.expire()
     assert ledger.assumed.of_job(JOB_UID) == ()
-    assert use(ledger, "n2").used == {}
+    assert use(ledger, "n2").used.requests == {}
 
 
 def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
@@ -336,11 +336,12 @@ def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
         own("toy-worker-1", gpus=16, **DELETING),
     )
     assume_worker(ledger, 2, gpus=32)
-    goes = replace(ledger.own_pods(JOB_UID)[0], requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
-    usage = use(ledger, "n1", leaving=[("b", goes)])
-    assert usage.used_by == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
-    assert usage.leaving_by == {"a": {GPU: 16}, "b": {GPU: 64}}
-    assert (usage.used[GPU], usage.leaving) == (47, {GPU: 80, "pods": 1, "cpu": 100})
+    lasting = ledger.own_pods(JOB_UID)[0]
+    goes = replace(lasting, namespace="b", requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
+    usage = use(ledger, "n1", leaving=[goes])
+    assert usage.used.gpus_by_namespace == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
+    assert usage.leaving.gpus_by_namespace == {"a": {GPU: 16}, "b": {GPU: 64}}
+    assert (usage.used.requests[GPU], usage.leaving.requests) == (47, {GPU: 80, "pods": 1, "cpu": 100})
 
 
 def deleting(grace: int) -> dict:
@@ -371,13 +372,13 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
     before = ledger.node_revision("n1")
-    assert use(ledger).leaving[GPU] == 2
+    assert use(ledger).leaving.requests[GPU] == 2
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
     assert ledger.node_revision("n1") > before
-    assert use(ledger).leaving == {}
-    assert use(ledger).used == {GPU: 2, "pods": 1}
-    assert use(ledger).used_by == {"a": {GPU: 2}}
+    assert use(ledger).leaving == NodeUse()
+    assert use(ledger).used.requests == {GPU: 2, "pods": 1}
+    assert use(ledger).used.gpus_by_namespace == {"a": {GPU: 2}}
     assert ledger.seconds_until_expiry() == inf
     ledger.pod_changed(leaver, None)
     assert use(ledger) == UNUSED
@@ -418,9 +419,9 @@ def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
     ledger.pod_changed(leaver, changed)
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
     ledger.pod_changed(changed, leaver)
-    assert use(ledger).used[GPU] == 1
+    assert use(ledger).used.requests[GPU] == 1
     assert ledger.seconds_until_expiry() == inf
 
 
@@ -470,8 +471,8 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
             for members in (frozenset(), frozenset({"uid-toy-worker-0"})):
                 usage = use(ledger, node, members)
                 assert usage == use(fresh, node, members)
-                for held, by in ((usage.used, usage.used_by), (usage.leaving, usage.leaving_by)):
-                    assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
+                for held in (usage.used, usage.leaving):
+                    assert sum(gpus for _, gpus in held.gpus_of(GPU)) == held.requests.get(GPU, 0)
         assert ledger.plain_gpus() == fresh.plain_gpus()
         for uid in (JOB_UID, "second"):
             assert ledger.own_pods(uid) == fresh.own_pods(uid)

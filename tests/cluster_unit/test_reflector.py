@@ -19,7 +19,7 @@ from elastic_operator.cluster.reflector import ABSENT_SECONDS, INACTIVITY_SECOND
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.wire import METADATA_ONLY
 from tests.cluster_unit.build import pod_dict
-from tests.cluster_unit.fake_api import FakeApi, at_rest, json, session_to, status
+from tests.cluster_unit.fake_api import FakeApi, at_rest, hang, json, session_to, status
 from tests.kit.tasks import running
 
 
@@ -52,6 +52,65 @@ async def reflecting(api: FakeApi, *, pods: int = 0):
                 await reflector.synced.wait()
             await at_rest()
             yield reflector
+
+
+async def test_a_store_has_seen_the_revisions_up_to_its_newest_object(api):
+    async with reflecting(api, pods=3) as reflector:
+        newest = reflector.revisions()[PODS]
+        assert newest == max(int(pod.metadata.resource_version) for pod in reflector.store)
+        assert [reflector.has_seen({PODS: newest + more}) for more in (-1, 0, 1)] == [True, True, False]
+        assert not reflector.has_seen({})
+        put(api, "one-more")
+        await at_rest()
+        assert reflector.has_seen({PODS: newest + 1})
+
+
+async def test_a_deletion_is_a_change_that_a_store_must_have_seen(api):
+    async with reflecting(api, pods=3) as leader, reflecting(api) as standby, session_to(api) as session:
+        without_watch = Reflector(session, PODS, Pod)
+        await without_watch.catch_up()
+        assert without_watch.has_seen(leader.revisions())
+        api.remove(path("p2"))
+        await at_rest()
+        assert standby.has_seen(leader.revisions())
+        assert not without_watch.has_seen(leader.revisions())
+
+
+async def test_a_deletion_that_a_list_finds_is_a_change_too(api):
+    async with reflecting(api, pods=3) as reflector:
+        before = reflector.revisions()[PODS]
+        api.silent = True
+        api.remove(path("p0"))
+        await at_rest()
+        assert reflector.revisions()[PODS] == before
+        await reflector.catch_up()
+        assert reflector.revisions()[PODS] == api.server.revision > before
+
+
+async def test_a_store_without_a_watch_has_not_seen_what_its_own_writes_say(api):
+    async with reflecting(api, pods=3) as reflector, session_to(api) as session:
+        without_watch = Reflector(session, PODS, Pod)
+        await without_watch.catch_up()
+        put(api, "other")
+        put(api, "own")
+        await at_rest()
+        without_watch.store.observe(reflector.store.named("own", "a"))
+        assert not without_watch.has_seen(reflector.revisions())
+
+
+async def test_a_store_has_seen_nothing_while_its_objects_are_listed(api):
+    async with reflecting(api, pods=3) as reflector:
+        newest = reflector.revisions()
+        assert reflector.has_seen(newest)
+        api.fail("WATCH", status(410, "Expired"))
+        api.always["LIST"] = hang
+        api.cut()
+        await asyncio.sleep(5)
+        assert not reflector.has_seen(newest)
+
+
+async def test_a_store_without_its_first_list_has_seen_nothing(session):
+    assert not Reflector(session, PODS, Pod).has_seen({PODS: 0})
 
 
 async def test_a_list_comes_in_pages_and_the_watch_goes_on_from_it(api, monkeypatch):

@@ -14,6 +14,7 @@ from elastic_operator.cluster import errors
 from elastic_operator.cluster.connection import TOKEN_SECONDS, Connection, Credentials
 from elastic_operator.cluster.session import WRITE_SECONDS, Session, _kind
 from tests.cluster_unit.fake_api import at_rest, hang, json, session_to, status
+from tests.kit.tasks import running
 
 PATH = "/api/v1/namespaces/a/pods"
 BODY = {"metadata": {"name": "p"}, "spec": {"containers": []}}
@@ -42,6 +43,21 @@ async def test_each_refusal_has_its_exception(api, session, code, reason, expect
         await session.post(PATH, BODY)
     assert type(caught.value) is expected
     assert (caught.value.status, caught.value.reason, caught.value.message) == (code, reason, f"no ({code})")
+
+
+@pytest.mark.parametrize(("answer", "is_unknown"), [(409, False), (500, False), (504, True), (hang, True)])
+async def test_a_session_notes_when_a_write_ended_with_an_unknown_outcome(api, session, answer, is_unknown):
+    api.fail("POST", answer)
+    with pytest.raises(errors.ClusterError):
+        await session.post(PATH, BODY)
+    assert session.outcome_unknown_at == (time.monotonic() if is_unknown else -math.inf)
+
+
+async def test_a_cancelled_write_has_an_unknown_outcome(api, session):
+    api.fail("POST", hang)
+    async with running(session.post(PATH, BODY)):
+        await asyncio.sleep(1)
+    assert session.outcome_unknown_at == time.monotonic()
 
 
 async def test_the_time_to_wait_is_read_from_the_refusal(api, session):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import RESIZES, JobChanges
-from elastic_operator.metrics.counters import KINDS
+from elastic_operator.metrics.counters import WATCHED_KINDS
 from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.watches import watch_all
 from tests.metrics.stats import of, parse, samples_of
@@ -85,4 +85,4 @@ def test_errors_at_objects_of_each_watched_kind_have_a_counter_from_the_start():
     watches = watch_all(None, informer, watched=(), quotas=True, on_error=errors.append)
     for watch in watches.all.values():
         watch.store.on_error()
-    assert sorted(errors) == sorted(KINDS)
+    assert sorted(errors) == sorted(WATCHED_KINDS)

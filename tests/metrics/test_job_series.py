@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from elastic_api.status import ConditionType
-from elastic_operator.metrics.job_times import KINDS, JobTimes
+from elastic_operator.metrics.job_times import TIME_KINDS, JobTimes
 from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.last_plans import LastPlan
@@ -86,7 +86,9 @@ def test_unknown_values_have_no_series():
 
 def test_where_its_time_went_is_told_by_kind():
     found = samples_of(show(seconds={"productive": 7.5}))
-    assert of(found, "job_time_seconds_total") == {(f"kind={kind}",): 7.5 * (kind == "productive") for kind in KINDS}
+    assert of(found, "job_time_seconds_total") == {
+        (f"kind={kind}",): 7.5 * (kind == "productive") for kind in TIME_KINDS
+    }
 
 
 def test_series_of_jobs_and_policies_that_are_gone_are_gone():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_api.status import Phase
-from elastic_operator.metrics.job_times import KINDS, OF_PART, OF_PHASE, JobTimes
+from elastic_operator.metrics.job_times import OF_PART, OF_PHASE, TIME_KINDS, JobTimes
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_worker.library.goodput import PARTS
 
@@ -48,7 +48,7 @@ def test_a_job_that_has_ended_or_cannot_begin_spends_no_time(phase):
 
 def test_every_reason_of_ready_is_a_kind_or_is_known_to_be_none():
     assert set(Phase) - set(OF_PHASE) == {Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID_SPEC, Phase.INTERNAL_ERROR}
-    assert set(OF_PHASE.values()) | set(OF_PART.values()) == set(KINDS)
+    assert set(OF_PHASE.values()) | set(OF_PART.values()) == set(TIME_KINDS)
 
 
 def test_every_part_of_the_librarys_account_is_a_kind_but_the_rest():
@@ -129,9 +129,9 @@ reports = st.none() | st.builds(
 
 @given(st.lists(st.tuples(seconds, st.sampled_from([*Phase, "", "Odd"]), reports), max_size=20))
 def test_no_kind_ever_becomes_less(life):
-    watch, before = Watch(), dict.fromkeys(KINDS, 0.0)
+    watch, before = Watch(), dict.fromkeys(TIME_KINDS, 0.0)
     for spent, phase, report in life:
         watch.spend(spent, phase, report)
         now = watch.times.seconds("job")
-        assert all(now[kind] >= before[kind] for kind in KINDS)
+        assert all(now[kind] >= before[kind] for kind in TIME_KINDS)
         before = now

@@ -9,6 +9,7 @@ from elastic_api.job import JobSpec
 from elastic_api.status import Condition, JobStatus, SizeReason
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.node import UnreadyNode
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -41,6 +42,7 @@ def make_pod(name="worker-0", **fields):
     """A bound, running pod of incarnation 1."""
     role, _, index = name.partition("-")
     defaults = {
+        "namespace": "team-a",
         "name": f"toy-{role}-{index}",
         "uid": f"uid-{role}-{index}",
         "role": role,
@@ -113,9 +115,9 @@ def _uids(names):
 def see(job, *, now=200.0, unready=None) -> Observation:
     """The observation of the job while these nodes are not Ready, since so many seconds; -inf: out of service."""
     here = {name: time for name, time in (unready or {}).items() if name in {pod.node for pod in job.pods}}
-    dead = frozenset(name for name, time in here.items() if time == -inf)
-    since = {name: START if name in dead else START + time for name, time in here.items()}
-    return observe(with_facts(job, unready=since, out_of_service=dead), START + now)
+    times = {name: START if time == -inf else START + time for name, time in here.items()}
+    nodes = {name: UnreadyNode(time, time, out_of_service=here[name] == -inf) for name, time in times.items()}
+    return observe(with_facts(job, unready=nodes), START + now)
 
 
 def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:

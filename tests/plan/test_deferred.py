@@ -59,7 +59,7 @@ def test_pods_beyond_the_largest_size_are_released_at_once() -> None:
 
 def with_release_deferred(grant: Grant, target: int) -> Grant:
     """The grant of a job of that size while all its releases are deferred."""
-    return DeferredRelease(frozenset(grant.assignment.release)).grant(grant, JobStatus(target_replicas=target), 1)
+    return DeferredRelease(frozenset(grant.assignment.release)).applied_to(grant, JobStatus(target_replicas=target), 1)
 
 
 @pytest.mark.parametrize("lost", ["master-0", "worker-1"])

@@ -7,7 +7,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.delay_queue import MIN_QUEUE, DelayQueue
+from elastic_operator.memory import MIN_QUEUE, DelayQueue
 
 TIMES = st.sampled_from((-inf, 1.0, 2.0, 3.0, 50.0, inf))
 NAMES = st.sampled_from("abc")

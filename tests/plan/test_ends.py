@@ -1,6 +1,7 @@
 """How a job ends, stops or cannot begin, one fact a test."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -398,7 +399,7 @@ def test_pods_that_do_not_start_are_deleted_after_a_time_that_begins_with_their_
 def test_a_pod_has_unlimited_time_for_its_init_containers_and_its_image_pull():
     pods = group(1, **starting(reason="PodInitializing", on_its_way=True))
     planned = plan(make_job(pods, status=make_status(), start_seconds=300), BOTH, now=100_000)
-    assert (planned.deletes, planned.requeue_at) == ((), None)
+    assert (planned.deletes, planned.requeue_at) == ((), inf)
 
 
 def test_the_time_begins_anew_when_an_init_container_has_ended():

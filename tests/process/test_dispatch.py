@@ -159,7 +159,7 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", True, 1, (1,)),))
     with pytest.raises(ZeroDivisionError):
-        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, steps_before=broken)
+        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, begin_gate=broken)
     assert not ledger.assumed.of_job(job.uid)
 
 
@@ -212,16 +212,14 @@ class Handed:
         self.written = self.planned.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         self.dispatcher = dispatch(self.executor, Plan(status=self.planned.status))
 
-    async def start(self, written: dict[str, Any], *, steps_before: Any = lambda: None, **plan: Any) -> float:
+    async def start(self, written: dict[str, Any], *, begin_gate: Any = lambda: None, **plan: Any) -> float:
         """Seconds until it is decided on again, and not before what was started is over."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         self.executor.told.clear()
         meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
         body = objects.CustomObject(metadata=meta, status=objects.Packed({**self.written, **written}))
-        wait = self.dispatcher.start(
-            body, self.job, Plan(status=self.planned.status, **plan), steps_before=steps_before
-        )
+        wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan), begin_gate=begin_gate)
         await asyncio.sleep(0)
         return wait
 
@@ -298,7 +296,7 @@ async def test_a_plan_that_was_not_begun_does_not_make_the_next_wording_wait() -
     handed = Handed()
     worded = [{**one, "message": "other words"} for one in handed.written["conditions"]]
     await asyncio.sleep(MESSAGE_SECONDS)
-    await handed.start({"targetReplicas": 1}, steps_before=lambda: fails)
+    await handed.start({"targetReplicas": 1}, begin_gate=lambda: fails)
     assert handed.executor.told == []
     assert await handed.start({"conditions": worded}) == inf
     assert handed.executor.told == [True]

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 from unittest.mock import patch
 
 import pytest
@@ -14,8 +15,9 @@ from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import PodRefused, Unreachable, api_error
 from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
-from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS
+from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS, DryRunAnswers
 from elastic_operator.loop.reclaim.dry_runs import MAX_QUESTIONS_AT_ONCE, DryRuns
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.virtual_clock import VirtualClock
@@ -30,7 +32,13 @@ class Asked:
         self.names: list[str] = []
         self.decided_again: list[str] = []
         self._answers: dict[str, asyncio.Future[None]] = {}
-        self.dry_runs = DryRuns(self._ask, lambda *_: None, requeue=self.decided_again.append)
+        self.dirty_jobs, self.bar_changes = DirtySet[str | tuple[str, str]](), 0
+        self.dirty_jobs.take()
+        answers = DryRunAnswers(self.dirty_jobs, self._bar_changed)
+        self.dry_runs = DryRuns(answers, self._ask, lambda *_: None, requeue=self.decided_again.append)
+
+    def _bar_changed(self) -> None:
+        self.bar_changes += 1
 
     async def _ask(self, question: DryRunQuestion) -> None:
         self.names.append(question.job.uid)
@@ -40,7 +48,7 @@ class Asked:
     def wants(self, job: Job, *, order: int = 0, besides: Besides = ()) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
         question = DryRunQuestion(job, (), besides)
-        return self.dry_runs.have_passed(
+        return self.dry_runs.queue_unless_accepted(
             job, Counter(), lambda: question, victim_job=f"victim of {job.uid}", order=order
         )
 
@@ -50,6 +58,12 @@ class Asked:
             self.wants(job, order=order, besides=besides)
         self.dry_runs.start_next()
         await asyncio.sleep(0)
+
+    def marked(self) -> tuple[set[str | tuple[str, str]] | None, int]:
+        """The jobs that are marked since the last call, by a pass that begins now, and how many bars have changed."""
+        self.dry_runs.answers.note_ends()
+        changes, self.bar_changes = self.bar_changes, 0
+        return self.dirty_jobs.take(), changes
 
     async def answer(self, uid: str, error: Exception | None = None) -> None:
         """The one about that job comes: its pods pass, or not."""
@@ -138,26 +152,65 @@ def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("error", [Unreachable("no answer"), KeyError("a mistake of ours")])
-def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Exception) -> None:
-    """So a pass knows without asking about each job."""
+REFUSED = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
+
+
+@pytest.mark.parametrize(
+    ("error", "marked"),
+    [
+        (Unreachable("no answer"), {"red-0", "red-1"}),
+        (KeyError("a mistake of ours"), {"red-0"}),
+        (REFUSED, {"red-0"}),
+    ],
+)
+def test_jobs_that_may_not_preempt_are_marked_once_when_that_begins_and_once_when_it_ends(
+    error: Exception, marked: set[str]
+) -> None:
+    """So a pass looks at no other job (200)."""
 
     async def scenario() -> None:
-        clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("team-a", 1)
+        clock, asked = VirtualClock(), Asked()
         with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
-            before = asked.dry_runs.answers.barred()
+            answers, (job, other) = asked.dry_runs.answers, jobs_of("red", 2)
+            for known in (job, other, *jobs_of("blue", 1)):
+                answers.job_read(known)
             await asked.want([job])
+            assert asked.marked() == (set(), 0)
             await asked.answer(job.uid, error)
-            assert (may_preempt(asked, job), asked.dry_runs.answers.barred() == before) == (
-                False,
-                False,
-            )
-            clock.passed += dry_run_answers.MAX_NO_ANSWER_SECONDS + 1
-            assert (may_preempt(asked, job), asked.dry_runs.answers.barred() == before) == (
-                True,
-                True,
-            )
+            assert (may_preempt(asked, job), may_preempt(asked, other)) == (False, other.uid not in marked)
+            assert asked.marked() == (marked, 1)
+            assert asked.marked() == (set(), 0)
+            clock.passed = answers.next_end_monotonic()
+            assert may_preempt(asked, job)
+            assert asked.marked() == (marked, 1)
+            assert answers.next_end_monotonic() == inf
             await asked.dry_runs.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_ends_the_silence_of_a_namespace_early_for_all_its_jobs() -> None:
+    async def scenario() -> None:
+        clock, asked = VirtualClock(), Asked()
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+            answers, (job, other, new) = asked.dry_runs.answers, jobs_of("red", 3)
+            answers.job_read(job)
+            answers.job_read(other)
+            answers.note_unanswered("red", Unreachable("no answer"))
+            assert asked.marked() == ({"red-0", "red-1"}, 1)
+            answers.job_read(new)
+            answers.note_refused(DryRunQuestion(job, ()))
+            assert asked.marked() == ({"red-0", "red-1", "red-2"}, 2)
+            assert [may_preempt(asked, one) for one in (job, other, new)] == [False, True, True]
+            answers.job_read(replace(job, generation=2))
+            assert asked.marked() == ({"red-0"}, 1), "the edit ends the refusal"
+            answers.note_refused(DryRunQuestion(job, ()))
+            answers.note_unanswered("red", Unreachable("no answer"))
+            assert asked.marked() == ({"red-0", "red-1", "red-2"}, 2)
+            answers.forget_deleted({"red-1", "red-2"})
+            clock.passed = answers.next_end_monotonic()
+            assert asked.marked() == ({"red-1", "red-2"}, 1)
+            assert answers.next_end_monotonic() == inf
 
     asyncio.run(scenario())
 
@@ -180,14 +233,13 @@ def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_
 
     async def scenario() -> None:
         clock, asked, (job, other) = VirtualClock(), Asked(), jobs_of("red", 2)
-        refused = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
         with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             for generation in range(1, dry_run_answers.MAX_EDITS + 3):
                 edited = replace(job, generation=generation)
                 asked.dry_runs.answers.job_read(edited)
                 assert may_preempt(asked, edited)
                 await asked.want([edited], besides=((other, ("master",)),))
-                await asked.answer(job.uid, refused)
+                await asked.answer(job.uid, REFUSED)
                 assert not may_preempt(asked, edited)
                 clock.passed += dry_run_answers.FIRST_REFUSED_SECONDS + 1
 

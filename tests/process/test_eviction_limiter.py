@@ -7,8 +7,8 @@ from math import inf
 import pytest
 
 from elastic_operator.loop.reclaim import eviction_limiter
-from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
-from elastic_operator.plan.facts.eviction_limits import PreemptorKey
+from elastic_operator.loop.reclaim.eviction_limiter import LastMinute
+from elastic_operator.plan.facts.eviction_limits import EVICTION_SECONDS, PreemptorKey
 from tests.simulate.virtual_clock import VirtualClock
 
 ONE, OTHER = PreemptorKey("red", "one"), PreemptorKey("blue", "other")
@@ -33,7 +33,7 @@ def test_a_repeated_eviction_counts_once_and_for_its_latest_preemptor(clock: Vir
     clock.passed += 10
     assert known.count({"a": OTHER}) == 0
     assert known.evicted() == {"a": OTHER, "b": ONE}
-    clock.passed = MINUTE
+    clock.passed = EVICTION_SECONDS
     assert known.evicted() == {"a": OTHER}
 
 
@@ -43,8 +43,8 @@ def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: 
     known.count({"a": ONE, "b": ONE})
     clock.passed += 10
     known.count({"c": OTHER})
-    assert known.seconds_until_relief() == MINUTE - 10
-    clock.passed = MINUTE
+    assert known.seconds_until_relief() == EVICTION_SECONDS - 10
+    clock.passed = EVICTION_SECONDS
     assert known.evicted() == {"c": OTHER}
     clock.passed += 10
     assert known.evicted() == {}

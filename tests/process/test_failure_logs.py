@@ -23,6 +23,10 @@ class Answer:
     """A session whose one answer is a log, or what is raised instead."""
 
     log: bytes | Exception
+    seconds: float = inf
+
+    def remaining(self) -> float:
+        return self.seconds
 
     async def get_bytes(self, path: str, *, params: dict[str, str]) -> bytes:  # noqa: ARG002 - as Session
         if isinstance(self.log, Exception):
@@ -54,6 +58,18 @@ async def test_a_failed_pod_counts_as_running_only_until_its_log_wwith_logs(log:
     assert told in after.main.message
 
 
+async def test_a_standby_reads_no_log():
+    session = Answer(b"KeyError", seconds=0.0)
+    logs = FailureLogs(session, lambda _: "pytorch", DirtySet[str | tuple[str, str]](), lambda: None)
+    (before,) = logs.with_logs("job", "team-a", (FAILED,))
+    assert before.phase == "Running"
+    assert not logs.reads("job")
+    session.seconds = 10.0
+    logs.with_logs("job", "team-a", (FAILED,))
+    assert logs.reads("job")
+    await logs.stop()
+
+
 @dataclass
 class Kubelets:
     """A session that answers each request for a log after so many seconds, and counts those under way."""
@@ -64,6 +80,9 @@ class Kubelets:
     under_way: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
     """By job, and of all."""
+
+    def remaining(self) -> float:
+        return inf
 
     async def get_bytes(self, path: str, *, params: dict[str, str]) -> bytes:  # noqa: ARG002 - as Session
         pod = path.split("/")[-2]

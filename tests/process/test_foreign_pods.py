@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -64,8 +65,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
-            backoff=lambda uid: self.backoff.get(uid),
-            is_being_cleared=lambda node: node in self.emptied,
+            progress=SimpleNamespace(backoff=self.backoff.get, cleared_nodes=self.emptied),
         )
 
     foreign_pods: ForeignPods = field(init=False)
@@ -129,7 +129,7 @@ def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     pod = world.look()
     assert (pod.uid, pod.namespace, pod.name) == ("u", "team", "p")
     assert (pod.shape.gpus, pod.shape.node_selector) == (1, {"zone": "z"})
-    assert (pod.priority, pod.preempts, pod.unplannable, pod.has_reservation) == (7, False, "", False)
+    assert (pod.priority, pod.preempts, pod.unplannable, pod.promised_node) == (7, False, "", "")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     assert (world.foreign_pods.expired, world.foreign_pods.again_at_epoch) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
-    assert [pod.metadata.uid for pod, _ in world.foreign_pods.expired] == ["u"]
+    assert [waiting.pod.metadata.uid for waiting in world.foreign_pods.expired] == ["u"]
 
 
 def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_has_run_out():
@@ -213,7 +213,7 @@ def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_ha
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     assert world.look().reserved == "n2"
     assert world.foreign_pods.refresh(NOW + 30) == ()
-    assert [pod.metadata.uid for pod, _ in world.foreign_pods.expired] == ["u"]
+    assert [waiting.pod.metadata.uid for waiting in world.foreign_pods.expired] == ["u"]
 
 
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
@@ -285,7 +285,7 @@ def test_a_nomination_of_somebody_else_is_left_to_them():
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     world = World()
     world.pod(nominated="gone")
-    assert not world.look().has_reservation
+    assert not world.look().promised_node
 
 
 UNREADABLE = {
@@ -315,7 +315,7 @@ def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     world = World()
     world.pod(annotated=FOR_EVER)
     pod = world.look()
-    assert (pod.reserved, pod.has_reservation, may_go_to(pod)) == ("", False, ["n1", "n2"])
+    assert (pod.reserved, pod.promised_node, may_go_to(pod)) == ("", "", ["n1", "n2"])
     assert (world.foreign_pods.expired, world.foreign_pods.renewable) == ((), ())
     world.pod(annotated=FOR_EVER, nominated="n2")
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
@@ -325,7 +325,7 @@ def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
-    assert [pod.metadata.uid for pod, _ in world.foreign_pods.renewable] == ["u"]
+    assert [waiting.pod.metadata.uid for waiting in world.foreign_pods.renewable] == ["u"]
     world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert (world.look().reserved, world.foreign_pods.renewable) == ("n1", ())
     assert world.look(NOW + 30).reserved == ""
@@ -383,7 +383,7 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
     world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
     pod = world.look()
-    assert (pod.nominated, pod.has_reservation, pod.unplannable) == ("n1", True, "")
+    assert (pod.reserved, pod.promised_node, pod.unplannable) == ("", "n1", "")
 
 
 BINDS_WITHOUT_US: dict[str, dict[str, Any]] = {
@@ -410,6 +410,17 @@ def test_what_did_not_change_is_the_same_pending_pod():
     assert world.foreign_pods.refresh(NOW + 6) is first
     world.pod(priority=5)
     assert world.foreign_pods.refresh(NOW + 7) is not first
+
+
+def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_one_joins_it():
+    world, job = World(), {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "of-job", "controller": True}
+    seen = list[dict[str, ForeignPod]]()
+    for at, name in enumerate("abc"):
+        world.pod(name, uid=name, owners=(job,))
+        seen.append({pod.uid: pod for pod in world.foreign_pods.refresh(NOW + 0.1 * at)})
+    assert not any(pod.gang or pod.may_preempt for pod in seen[1].values())
+    assert seen[2].keys() == {"a", "b", "c"}
+    assert all(seen[2][uid] is pod for uid, pod in seen[1].items())
 
 
 def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():

@@ -97,4 +97,4 @@ def test_a_pod_without_its_nomination_is_nominated_again_for_the_place_that_it_h
     world.waits(2, "n2", nominated="")
     world.waits(3, "", nominated="")
     world.kept()
-    assert [(one.metadata.name, reserved.node) for one, reserved in world.foreign_pods.renewable] == [("g2", "n1")]
+    assert [(one.pod.metadata.name, one.reservation.node) for one in world.foreign_pods.renewable] == [("g2", "n1")]

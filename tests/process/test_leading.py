@@ -6,19 +6,28 @@ import asyncio
 import time
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from elastic_operator import process
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.lease import LeaderElector
+from elastic_operator.cluster.reflector import PODS, Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.job_informer import JobInformer
+from elastic_operator.loop import store_view
+from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.job import Job
 from elastic_operator.process import Process
+from elastic_operator.read.jobs import JobInputs, Jobs
 from elastic_operator.settings import Settings
 from elastic_operator.watches import Watches
+from tests.api.jobs import make_job
+from tests.cluster_unit.build import pod
 from tests.cluster_unit.fake_api import FakeApi
 from tests.kit.tasks import running
 
@@ -87,16 +96,98 @@ async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replic
         name = process._run_with_restarts.__name__
         return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
-    def fail(*_: object) -> None:
+    async def fail(_: Controller) -> None:
         assert side_tasks()
-        failed.append("no controller")
+        failed.append("no pass")
         raise RuntimeError(failed[-1])
 
     failed: list[str] = []
-    monkeypatch.setattr(replica, "_controller", fail)
+    listeners = [*replica.stores.jobs._listeners]
+    monkeypatch.setattr(Controller, "run", fail)
     await leads_for(replica, 10)
     assert failed
     assert side_tasks() == []
+    assert replica.stores.jobs._listeners == listeners, "the stores outlive the leader"
+
+
+async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_reads_none(replica, monkeypatch):
+    read: list[str] = []
+    made: list[Controller] = []
+    elector: list[LeaderElector] = []
+    make, job = replica._controller, Jobs.job
+
+    def note_made(*parts: Any) -> Controller:
+        made.append(make(*parts))
+        return made[-1]
+
+    def note_read(jobs: Jobs, inputs: JobInputs) -> Job:
+        read.append(inputs.body.metadata.name)
+        return job(jobs, inputs)
+
+    async def elect(candidate: LeaderElector) -> None:
+        elector.append(candidate)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(replica, "_controller", note_made)
+    monkeypatch.setattr(Jobs, "job", note_read)
+    monkeypatch.setattr(store_view, "FEW_JOBS", 1)
+    monkeypatch.setattr(Watches, "fresh", lambda _: True)
+    for name in ("one", "two", "three"):
+        body = make_job(name)
+        body["metadata"] |= {"uid": name, "resourceVersion": "1", "generation": 1}
+        replica.stores.jobs.observe(objects.decode(body, objects.CustomObject))
+    async with running(replica._lead_when_elected(elect)):
+        await asyncio.sleep(2.5 * process.READ_AHEAD_SECONDS)
+        assert sorted(read) == ["one", "three", "two"]
+        assert replica.controller is None
+        replica.stores.jobs.observe_deleted("two")
+        await asyncio.sleep(process.READ_AHEAD_SECONDS)
+        assert set(made[0].planner._jobs) == {"one", "three"}
+        assert set(made[0].view._known.names()) == {"one", "three"}
+        elector[0]._leading.set()
+        await asyncio.sleep(1)
+        assert replica.controller is made[0]
+        assert made[0].planner.decided.obs.keys() == {"one", "three"}
+    assert sorted(read) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize("has_caught_up", [True, False])
+async def test_only_a_leader_with_up_to_date_stores_hands_over_what_they_have_seen(replica, monkeypatch, has_caught_up):
+    elector: list[LeaderElector] = []
+
+    async def elect(candidate: LeaderElector) -> None:
+        elector.append(candidate)
+        await elected(candidate)
+
+    async def never_caught_up(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    if not has_caught_up:
+        monkeypatch.setattr(Watches, "catch_up", never_caught_up)
+    async with running(replica._lead_when_elected(elect)):
+        await asyncio.sleep(1)
+    assert bool(elector[0].revisions) == has_caught_up
+
+
+async def test_a_leader_is_healthy_however_long_it_has_stood_by(replica, monkeypatch):
+    elector: list[LeaderElector] = []
+
+    async def elect(candidate: LeaderElector) -> None:
+        elector.append(candidate)
+        await asyncio.Event().wait()
+
+    def fail(_: Controller) -> None:
+        raise RuntimeError("no pass")
+
+    monkeypatch.setattr(Controller, "run_pass", fail)
+    async with running(replica._lead_when_elected(elect)):
+        await asyncio.sleep(2 * process.STUCK_SECONDS)
+        elector[0]._leading.set()
+        await asyncio.sleep(process.STUCK_SECONDS - 1)
+        assert replica.health() == ""
+        assert not replica.controller._batching.in_storm
+        await asyncio.sleep(2)
+        assert replica.health()
 
 
 async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():
@@ -126,6 +217,24 @@ async def test_a_process_waits_for_its_first_lists_while_a_gateway_answers_with_
         del api.always["LIST"]
         await waiting
         api.always["LIST"] = gateway
+
+
+async def test_revisions_of_another_history_of_the_api_server_do_not_count(session: Session, monkeypatch):
+    """etcd was restored from a backup, and the watches have not found out yet."""
+    compared: list[str] = []
+
+    async def compare(watch: Reflector[Any], _since: float | None) -> None:
+        compared.append(watch.path)
+
+    monkeypatch.setattr(JobInformer, "catch_up", at_once)
+    monkeypatch.setattr(Reflector, "has_seen", lambda _, revisions: bool(revisions))
+    monkeypatch.setattr(Reflector, "catch_up", compare)
+    replica = Process(Settings(), session, Metrics(), JobInformer(session, Store(), never), who="one")
+    await replica.watches.catch_up(0.0, {PODS: 1})
+    assert compared == []
+    replica.stores.pods.observe(pod("later", rv=1_000_000))
+    await replica.watches.catch_up(0.0, {PODS: 1})
+    assert PODS in compared
 
 
 async def gateway(_: web.Request) -> web.Response:

@@ -335,6 +335,41 @@ async def test_a_master_that_cannot_be_reached_has_no_report(listener):
     assert listener.poller.report("job") is None
 
 
+async def test_a_report_is_pending_until_the_master_has_answered(listener):
+    assert listener.poller.report_pending("job")
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        assert listener.poller.report_pending("job")
+        await listener.news(at=0)
+    assert not listener.poller.report_pending("job")
+    listener.poller.forget_deleted(set())
+    assert listener.poller.report_pending("job")
+
+
+@pytest.mark.parametrize(("fast", "longest"), [(True, POLL_SECONDS), (False, 2.5 * POLL_SECONDS)])
+async def test_a_report_is_pending_no_more_once_the_master_has_been_asked_for_long(listener, fast, longest):
+    async with anybody(failing) as (port, _):
+        listener.follow(port, fast=fast)
+        await asyncio.sleep(POLL_SECONDS - 1)
+        assert listener.poller.report_pending("job")
+        async with asyncio.timeout(longest - POLL_SECONDS + 1.5):
+            await listener.heard.wait()
+        assert not listener.poller.report_pending("job")
+        assert listener.dirty_jobs.take() == {"job"}
+        listener.heard.clear()
+        await asyncio.sleep(2 * POLL_SECONDS)
+        assert not listener.heard.is_set()
+
+
+async def test_no_report_is_pending_of_a_master_that_begins_under_this_leader(listener):
+    listener.poller.follow("job", None)
+    listener.follow(1)
+    assert not listener.poller.report_pending("job")
+    await asyncio.sleep(2 * POLL_SECONDS)
+    assert not listener.heard.is_set()
+    assert listener.dirty_jobs.take() == set()
+
+
 def test_given_up_pods_are_pods_of_the_job_and_at_most_as_many_as_are_shown():
     told = [{"pod": f"{job}-worker-0", "why": "hangs\n"} for job in ("other", *["toy"] * 5)]
     assert understood({**SAID, "givenUp": told}).given_up == (("toy-worker-0", "hangs"),) * MAX_GIVEN_UP

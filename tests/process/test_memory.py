@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache, Turns
 
 
 def test_a_thing_is_made_again_only_if_its_key_differs_and_an_equal_one_stays_the_same_object() -> None:
@@ -62,3 +62,10 @@ def test_a_value_differs_at_the_first_look_and_whenever_it_is_not_equal_to_the_l
         True,
     ]
     assert last_seen.value == ()
+
+
+def test_the_next_turn_is_of_the_name_whose_last_turn_is_longest_ago() -> None:
+    turns = Turns()
+    assert [turns.take(names) for names in ("ba", "ba", "ba", "abc", "ab", "bc")] == ["b", "a", "b", "c", "a", "b"]
+    turns.keep_only("ac")
+    assert [turns.take("abc") for _ in range(3)] == ["b", "c", "a"]

@@ -14,6 +14,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.read.foreign.foreign_pod import NominationProgress
 from elastic_operator.read.foreign.reservation import CONDITION, Reservation, reservation_of
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import pod, pod_dict
@@ -46,6 +47,7 @@ def nominator_of(
     return Nominator(
         session,  # type: ignore[arg-type] # as much of one as is used
         pods,
+        NominationProgress(lambda: now),
         keeps_seconds=60.0,
         grace_ceiling=lambda _: 30,
         events=SimpleNamespace(record=lambda _subject, event: told.append(event)),  # type: ignore[arg-type]
@@ -64,7 +66,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         conditions = [{"type": CONDITION, "status": "True", "message": msgspec.json.encode(before).decode()}]
     pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     made = nominator_of(session, pods, metrics, told)
-    expired = [(waiting, reservation_of(waiting))] if conditions else []
+    expired: list[Any] = [SimpleNamespace(pod=waiting, reservation=reservation_of(waiting))] if conditions else []
     made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired)
     return made, metrics, told
 
@@ -81,7 +83,7 @@ def reserved_by(session: Answers) -> Reservation:
 
 async def may_go(made: Nominator) -> bool:
     """Whether the victim job may release its pods."""
-    gate = made.steps_before("victim")
+    gate = made.begin_for("victim")
     assert gate is not None
     return await gate()
 
@@ -92,7 +94,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     assert await may_go(made)
     assert session.writes == ["/api/v1/namespaces/a/pods/owner/status"]
     assert reasons(told) == ["QuotaReclaimed"]
-    assert made.backoff("uid-owner") is None
+    assert made.progress.backoff("uid-owner") is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
 async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
-    until, said = made.backoff("uid-owner") or (0.0, "")
+    until, said = made.progress.backoff("uid-owner") or (0.0, "")
     assert until > NOW
     assert said.startswith(why)
     assert (told, errors(metrics)) == ([], 0)
@@ -115,7 +117,7 @@ async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer
 async def test_an_error_about_a_preemptor_is_not_that_of_the_job_that_makes_way() -> None:
     made, metrics, _ = nominator(Answers({"metadata": "odd"}))
     assert not await may_go(made)
-    assert made.backoff("uid-owner") is not None
+    assert made.progress.backoff("uid-owner") is not None
     assert errors(metrics) == 1
 
 
@@ -152,7 +154,7 @@ async def test_the_end_of_a_place_that_was_moved_within_its_gang_is_that_of_its_
     assert world.kept(late)["g2"] == ""
     session, told = Answers(pod_dict("g2", namespace="team", uid="uid-g2", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, late)
-    made.plan([], [(pod, reserved) for pod, reserved in world.foreign_pods.expired if pod.metadata.name == "g2"])
+    made.plan([], [waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
     await settled(made)
     assert [event.message.split(" before")[0] for event in told] == ["kube-scheduler did not bind the pod to n1"]
     assert reserved_by(session).avoid.keys() == {"n1"}

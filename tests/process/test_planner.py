@@ -26,6 +26,8 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
@@ -35,6 +37,8 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.job import FaultStage, JobFeedback
+from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
@@ -54,6 +58,9 @@ from tests.api.policies import make_flavor, make_policy
 from tests.build.objects import Owner
 from tests.cluster_unit.build import node, owner, pod
 from tests.kit.calls import calls_of
+from tests.plan.elastic.jobs import is_pending, make_group, make_master
+from tests.plan.jobs import group
+from tests.plan.jobs import make_job as make_facts
 
 START = 1_800_000_000.0
 STARTED = "2027-01-15T08:00:00Z"
@@ -97,7 +104,8 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes, self.refused = FailedWrites(self.ledger.dirty_jobs), set[str]()
+        self.failed_writes = FailedWrites(self.ledger.dirty_jobs)
+        self.answers = DryRunAnswers(self.ledger.dirty_jobs, lambda: self.stored.reader.external_changes.note_answer())
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -107,15 +115,10 @@ class World:
     def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
+        faults = quarantine.Quarantine(dirty_jobs=self.ledger.dirty_jobs)
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=faults)
         logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
-        bar = PreemptionBar.PODS_REFUSED
-        answers = SimpleNamespace(
-            preemption_bar=lambda job: bar if job.name in self.refused else None,
-            barred=lambda: (frozenset((f"uid-{name}", bar) for name in self.refused), frozenset()),
-            job_read=lambda _: None,
-        )
-        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, answers)
+        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, self.answers)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))
@@ -124,7 +127,7 @@ class World:
 
     def look_anew(self) -> Sight:
         """As a process that has just started sees it."""
-        return Sight(*Planner().observe(self.new_world().refresh(self.now)))
+        return Sight(*Planner().observe(self._new_with_specs().refresh(self.now)))
 
     def decide(self) -> PassDecisions:
         decisions = self.planner.decide(self.stored.refresh(self.now), Unlimited())
@@ -133,12 +136,18 @@ class World:
 
     def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
-        for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
+        for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes, self.answers):
             memory.forget_deleted(obs.keys())
 
     def decide_anew(self) -> PassDecisions:
         """As a process that has just started decides."""
-        return Planner().decide(self.new_world().refresh(self.now), Unlimited())
+        return Planner().decide(self._new_with_specs().refresh(self.now), Unlimited())
+
+    def _new_with_specs(self) -> StoreView:
+        """A new world that knows the last good specs of policies, as this leader does (99)."""
+        view = self.new_world()
+        view.reader.policies._good.update(self.stored.reader.policies._good)
+        return view
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:
@@ -236,7 +245,8 @@ class World:
             self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
-        (self.refused.add if refused else self.refused.discard)(job)
+        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), ())
+        (self.answers.note_refused if refused else self.answers.note_accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:
         status = {"phase": "Bound" if bound else "Pending"}
@@ -352,8 +362,8 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         assert remembered.inputs.teams == fresh.inputs.teams
         assert remembered.inputs.team_of == fresh.inputs.team_of
         for obs in remembered.inputs.nodes:
-            for held, by in ((obs.used, obs.used_by), (obs.leaving, obs.leaving_by)):
-                assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
+            for held in (obs.used, obs.leaving):
+                assert sum(gpus for _, gpus in held.gpus_of(GPU)) == held.requests.get(GPU, 0)
 
 
 @given(st.lists(happenings, max_size=30))
@@ -389,7 +399,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
             or (decisions.is_new and plan.assignment != decisions.allocation.find_assignment(uid))
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
-        dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
+        dues = [plan.due_monotonic for plan in world.planner.plans.all() if plan.due_monotonic > -inf]
         assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
             world.planner.plans.note(LastPlan(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
@@ -514,7 +524,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     ended = {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": STARTED}
     world.job("first", 3, {**STATUSES[1], "completionTime": STARTED, "conditions": [ended]}, "", cleanPodPolicy="None")
     world.pod("first", "worker-0", "n1", "Running", False, True)
-    world.refused.add("first")
+    world.is_refused("first", True)
     (demand,) = world.look().inputs.jobs
     assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
     world.time_passes(1.0)
@@ -529,7 +539,7 @@ def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatc
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
     world.look()
-    world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
+    world.stored.quarantine("uid-first", ValueError("no"), stage=FaultStage.GRANT)
     time.passed += quarantine.FIRST_FAULT_SECONDS
     assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [PreemptionBar.INTERNAL_ERROR, None]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
@@ -704,21 +714,21 @@ def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     assert (demand.shape.flavor, demand.shape.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
-def test_known_classes_set_the_priorities_of_pods():
+def test_known_classes_set_the_lowest_priority_of_pods():
     world = world_with_a_job()
-    assert world.look().inputs.jobs[0].shape.priorities == (1, 0)
+    assert world.look().inputs.jobs[0].shape.lowest_priority == 0
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
         world.priority_class(name, value, default=False)
-    assert world.look().inputs.jobs[0].shape.priorities == (6, 5)
+    assert world.look().inputs.jobs[0].shape.lowest_priority == 5
 
 
 def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
     world = world_with_a_job()
     world.pod("first", "master-0", "n1", "Running", True, True)
-    assert world.look().inputs.nodes[0].leaving[GPU] == 1
+    assert world.look().inputs.nodes[0].leaving.requests[GPU] == 1
     world.time_passes(30 + OVERDUE_SECONDS)
     (node,) = world.look().inputs.nodes
-    assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
+    assert (node.leaving, node.used.requests[GPU], node.used.gpus_by_namespace) == (NodeUse(), 1, {"default": {GPU: 1}})
 
 
 def node_loses_a_gpu(world: World) -> None:
@@ -804,6 +814,19 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         assert looked_at() == ["third"]
 
 
+@pytest.mark.parametrize(
+    ("pods", "pending"),
+    [((), False), (group(), False), ((is_pending(make_master()),), False), (make_group(), True)],
+    ids=["no pods", "Torchrun mode", "a master that does not run", "a master that runs"],
+)
+def test_a_report_is_pending_only_of_a_master_that_runs(pods, pending):
+    world = world_with_a_job()
+    world.look()
+    (body,) = world.stores.jobs.values()
+    inputs = world.stored.reader.jobs.inputs(body, pods, JobFeedback(report_pending=True))
+    assert inputs.feedback == JobFeedback(report_pending=pending)
+
+
 def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
     world = world_with_a_job()
     held = STATUSES[2] | {"heldUntil": datetime.fromtimestamp(world.now + 500, UTC).isoformat()}
@@ -828,8 +851,7 @@ def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in
     world.job("third", 3, {}, "")
     assert looked_at() == ["first", "third"]
     world.is_refused("third", True)
-    assert looked_at() == ["third"]
-    assert looked_at() == ["first"], "the answer is a change from outside"
+    assert looked_at() == ["first", "third"], "the answer is a change from outside"
     assert looked_at() == []
 
 
@@ -853,7 +875,7 @@ def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_
     assert [len(job.members) for job in world.look().inputs.jobs] == [1]
     world.job("first", 3, STATUSES[2], "", suspend=True)
     (node,) = world.look().inputs.nodes
-    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (0, 1)
+    assert (node.used.requests.get(GPU, 0), node.leaving.requests.get(GPU, 0)) == (0, 1)
 
 
 def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for_none():
@@ -866,7 +888,7 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
         (1, (1,), PreemptionBar.GETS_NO_PODS)
     ]
-    assert not inputs.nodes[0].used.get(GPU, 0)
+    assert not inputs.nodes[0].used.requests.get(GPU, 0)
 
 
 def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():

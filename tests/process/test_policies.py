@@ -1,4 +1,6 @@
-"""Policies that make the operator raise: one counts by its last good version, several together change nothing (88)."""
+"""Policies that are unreadable (99), or make the operator raise (88): one counts by its last good spec, several
+together change nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ import pytest
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.plan.policies.resolve import Policy, ResolvedPolicies
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import policies
 
 
-def policy(name: str, **spec: Any) -> objects.CustomObject:
-    meta = {"name": name, "uid": f"uid-{name}", "generation": 1, "resourceVersion": "1"}
+def policy(name: str, generation: int = 1, **spec: Any) -> objects.CustomObject:
+    meta = {"name": name, "uid": f"uid-{name}", "generation": generation, "resourceVersion": str(generation)}
     return objects.decode({"metadata": meta, "spec": {"namespaces": [name], **spec}}, objects.CustomObject)
 
 
@@ -25,6 +27,11 @@ def read(*bodies: objects.CustomObject) -> tuple[policies.Policies, list[str]]:
     for body in bodies:
         known.observe(body)
     return policies.Policies(known, Store(), flavors=("default",), quarantine=Quarantine(counted.append)), counted
+
+
+def problems(found: ResolvedPolicies) -> list[str]:
+    """Each problem of a policy: its code, and its message."""
+    return [f"{one.code}: {one.message}" for reasons in found.problems.values() for one in reasons]
 
 
 def raises_at_two(some: tuple[Policy, ...], *more: Any, **settings: Any) -> Any:
@@ -52,3 +59,24 @@ def test_a_new_leader_grants_nothing_by_policies_that_it_never_could_read_togeth
     reader, _ = read(policy("a"), policy("b"))
     with patch.object(policies, "resolve", raises_at_two), pytest.raises(KeyError):
         reader.refresh()
+
+
+def test_an_unreadable_policy_counts_by_its_last_readable_spec_and_says_so() -> None:
+    reader, _ = read(policy("a", priority=3))
+    before = reader.refresh()
+    for generation in (2, 3):
+        reader._policies.observe(policy("a", generation, namespaces=7))
+        found = reader.refresh()
+        assert (found.teams, found.team_of) == (before.teams, {"a": "a"})
+        (problem,) = problems(found)
+        assert problem.startswith("InvalidSpec: spec.namespaces: 7: must be a list")
+        assert problem.endswith(". Until then its last readable spec counts.")
+    reader._policies.observe(policy("a", 4, namespaces=["b"]))
+    assert (reader.refresh().team_of, problems(reader.resolved)) == ({"b": "a"}, [])
+
+
+def test_a_new_leader_knows_no_earlier_spec_of_an_unreadable_policy() -> None:
+    reader, _ = read(policy("a", namespaces=7))
+    assert reader.refresh().team_of == {}
+    (problem,) = problems(reader.resolved)
+    assert problem.endswith("Until then its namespaces are without a policy.")

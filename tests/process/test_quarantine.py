@@ -9,8 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_operator import quarantine
-from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
-from elastic_operator.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
+from elastic_operator.memory import DirtySet
+from elastic_operator.plan.facts.blame import MAX_BLAME_CALLS, culprits
+from elastic_operator.plan.facts.job import FaultStage
+from elastic_operator.quarantine import (
+    FIRST_ALLOCATION_SECONDS,
+    KEPT_SECONDS,
+    MAX_QUARANTINE_SECONDS,
+    NO_PREEMPTION_SECONDS,
+    Quarantine,
+)
 
 
 @pytest.fixture
@@ -20,7 +28,7 @@ def clock(monkeypatch):
     return now
 
 
-def raised(found: Quarantine, times: int, clock: SimpleNamespace, **more: bool) -> list[float]:
+def raised(found: Quarantine, times: int, clock: SimpleNamespace, **more: FaultStage) -> list[float]:
     """How long the object is left out each time, where it raises at each try."""
     waits = []
     for _ in range(times):
@@ -34,7 +42,7 @@ def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(
     waits = raised(Quarantine(), 13, clock)
     assert waits[:4] == [1, 2, 4, 8]
     assert waits[-1] == MAX_QUARANTINE_SECONDS
-    assert raised(Quarantine(), 2, clock, in_allocation=True) == [
+    assert raised(Quarantine(), 2, clock, stage=FaultStage.ALLOCATION) == [
         FIRST_ALLOCATION_SECONDS,
         2 * FIRST_ALLOCATION_SECONDS,
     ]
@@ -54,11 +62,11 @@ def test_the_shortest_wait_comes_first_again_after_a_success_a_long_quiet_or_an_
 def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     found = Quarantine()
     found.quarantine("job", "uid", "a/b", KeyError(), version=1)
-    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True)
+    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, stage=FaultStage.GRANT)
     assert not of_a_plan_under_way.status_failed
     assert not found.may_preempt("uid", 1)
     of_a_plan_under_way.is_reported = True
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).status_failed
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, stage=FaultStage.GRANT).status_failed
 
 
 def test_an_edit_has_it_tried_again_at_once():
@@ -72,14 +80,14 @@ def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
     found, may_preempt = Quarantine(), []
     for version in range(1, 6):
         may_preempt.append(found.may_preempt("uid", version))
-        found.quarantine("job", "uid", "a/b", KeyError(), version=version, at_grant=True)
+        found.quarantine("job", "uid", "a/b", KeyError(), version=version, stage=FaultStage.GRANT)
     assert may_preempt == [True, True, True, False, False]
     clock.passed += MAX_QUARANTINE_SECONDS
     assert found.may_preempt("uid", 6)
 
 
 def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
-    fault = Quarantine().quarantine("job", "uid", "a/b", KeyError("other-team/job"), in_allocation=True)
+    fault = Quarantine().quarantine("job", "uid", "a/b", KeyError("other-team/job"), stage=FaultStage.ALLOCATION)
     assert "other-team" not in fault.message
     assert "other-team" in caplog.text
 
@@ -92,16 +100,38 @@ def test_the_revision_changes_when_an_object_is_quarantined_and_when_its_next_tr
     clock.passed = 1.5
     states.append(found.revision())
     assert len(set(states)) == 3
-    assert found.next_try_monotonic(since=0.5) == 1.0
+    assert found.next_end_monotonic() == 1.0
+    found.note_ends()
+    assert found.next_end_monotonic() == inf
 
 
 def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
     found = Quarantine()
-    found.quarantine("job", "uid", "j", KeyError(), at_grant=True)
-    assert found.next_try_monotonic(since=quarantine.FIRST_FAULT_SECONDS) < inf
-    clock.passed = found.next_try_monotonic(since=quarantine.FIRST_FAULT_SECONDS)
+    found.quarantine("job", "uid", "j", KeyError(), stage=FaultStage.GRANT)
+    clock.passed = found.next_end_monotonic()
+    assert clock.passed == quarantine.FIRST_FAULT_SECONDS
+    found.note_ends()
+    assert not found.may_preempt("uid", None)
+    clock.passed = found.next_end_monotonic()
     assert found.may_preempt("uid", None)
-    assert found.next_try_monotonic(since=clock.passed) == inf
+    found.note_ends()
+    assert found.next_end_monotonic() == inf
+
+
+def test_a_job_is_marked_at_an_error_at_the_end_of_each_wait_and_at_a_success(clock):
+    dirty_jobs = DirtySet[str | tuple[str, str]]()
+    dirty_jobs.take()
+    found, marked = Quarantine(dirty_jobs=dirty_jobs), []
+    found.quarantine("job", "uid", "a/b", KeyError(), stage=FaultStage.GRANT)
+    for seconds in (0, 0.5, 0.5, 1, NO_PREEMPTION_SECONDS - 1.5, 1, KEPT_SECONDS / 2):
+        clock.passed += seconds
+        found.note_ends()
+        marked.append(dirty_jobs.take())
+    assert marked == [{"uid"}, set(), {"uid"}, set(), set(), {"uid"}, set()]
+    found.note_success("uid")
+    assert dirty_jobs.take() == {"uid"}
+    found.note_success("uid")
+    assert dirty_jobs.take() == set()
 
 
 def refuse(bad: set[int], *, together: int = 1):

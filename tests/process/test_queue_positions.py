@@ -10,7 +10,7 @@ from elastic_api.status import QueuePosition, Training
 from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
     MAX_WRITES_AT_ONCE,
-    MORE_SECONDS,
+    PLACE_REFILL_SECONDS,
     PLACE_WRITE_SECONDS,
     REFRESH_SECONDS,
     STARTS_SECONDS,
@@ -55,7 +55,7 @@ class Life:
         now = NOW + self.passed
         decisions = PassDecisions(ResolvedPolicies(), obs, inputs, allocate(inputs), True, 0.0, None)
         if (steps := self.positions.refresh(decisions, now)) is not None:
-            self.positions.estimated(result_of(steps))
+            self.positions.note_estimates(result_of(steps))
         return self.positions.take_due(now)
 
     def live(self, jobs, seconds: float) -> list[str]:
@@ -91,7 +91,7 @@ def test_of_5000_jobs_the_front_of_the_line_is_written_first_and_few_at_a_time(m
     life, jobs = Life(monkeypatch), crowd(5000)
     assert life.look([RUNS, *jobs]) == [job.uid for job in jobs[:MAX_WRITES_AT_ONCE]]
     told = life.live([RUNS, *jobs], 300)
-    assert len(told) <= 300 / MORE_SECONDS
+    assert len(told) <= 300 / PLACE_REFILL_SECONDS
     assert told == [job.uid for job in jobs[MAX_WRITES_AT_ONCE : MAX_WRITES_AT_ONCE + len(told)]]
 
 
@@ -99,7 +99,7 @@ def test_where_the_first_of_hundreds_starts_a_few_hear_of_it(monkeypatch) -> Non
     life, jobs = Life(monkeypatch), crowd(400)
     life.live([RUNS, *jobs], 600)
     assert life.live([RUNS, *jobs], 600) == []
-    life.positions.started(jobs[0].uid, NOW + life.passed)
+    life.positions.note_started(jobs[0].uid, NOW + life.passed)
     assert len(life.live([RUNS, *jobs[1:]], 600)) == 10 - 1 + 9 + 3
 
 
@@ -128,9 +128,9 @@ def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
     life.look(jobs, left=1000)
     life.passed = 500
     life.look(jobs, left=2000)
-    life.positions.started("w0000", NOW + 1500)
+    life.positions.note_started("w0000", NOW + 1500)
     assert life.ratios() == (2, 1500 / 1000 + 1000 / 2000)
-    life.positions.started("w0000", NOW + 1500)
+    life.positions.note_started("w0000", NOW + 1500)
     assert life.ratios()[0] == 2
 
 
@@ -138,7 +138,7 @@ def test_an_error_at_one_place_keeps_no_other_place_from_its_status(monkeypatch)
     life, jobs = Life(monkeypatch), crowd(3)
     life.look([RUNS, *jobs])
     life.passed = PLACE_WRITE_SECONDS
-    life.positions.estimated({"w0000": NOW + 600, "w0001": 4e11, "w0002": NOW + 900})
+    life.positions.note_estimates({"w0000": NOW + 600, "w0001": 4e11, "w0002": NOW + 900})
     assert life.positions.take_due(NOW + life.passed) == ["w0000", "w0002"]
     errors = [s.value for m in life.metrics.forecast_errors.collect() for s in m.samples if s.name.endswith("_total")]
     assert errors == [1]
@@ -153,7 +153,7 @@ def test_a_job_that_waits_no_more_loses_its_place_and_is_written_again(monkeypat
     assert life.look([RUNS, *crowd(2)[1:]]) == ["w0000"]
     assert life.positions.queue_position("w0000", written=place) is None
     life.passed = 86_400
-    life.positions.started("w0000", NOW + life.passed)
+    life.positions.note_started("w0000", NOW + life.passed)
     assert life.ratios()[0] == 0
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_gets_its_pods_is_judged_at_its_start_and_has_no_place_meanwh
     life.passed = 500
     assert life.look(crowd(1)) == []
     assert life.positions.queue_position("w0000") is None
-    life.positions.started("w0000", NOW + 500)
+    life.positions.note_started("w0000", NOW + 500)
     assert life.ratios() == (1, 0.5)
 
 

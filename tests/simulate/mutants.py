@@ -64,6 +64,11 @@ def _nodes(lie: Callable[[Node], Node]) -> Mutant:
     return _with_inputs(lambda inputs: replace(inputs, nodes=tuple(map(lie, inputs.nodes))))
 
 
+def _use(of: str, **lie: object) -> Mutant:
+    """A lie about the use `of` each node."""
+    return _nodes(lambda node: replace(node, **{of: replace(getattr(node, of), **lie)}))
+
+
 def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
     return _with_inputs(lambda inputs: replace(inputs, jobs=tuple(map(lie, inputs.jobs))))
 
@@ -198,9 +203,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(inputs: AllocationInputs) -> AllocationInputs:
-    return replace(
-        inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.has_reservation)
-    )
+    return replace(inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.promised_node))
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
@@ -227,8 +230,8 @@ def _untold(job: Job, release: Collection[str], now: float) -> Plan:
     return replace(plan_in_quarantine(job, release, now), status=job.status)
 
 
-def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
-    return replace(policy, spec=None, fault=fault)
+def _without_spec(_policies: Policies, policy: Policy) -> Policy:
+    return replace(policy, spec=None)
 
 
 GUARDS: Mapping[str, Mutant] = {
@@ -247,15 +250,15 @@ GUARDS: Mapping[str, Mutant] = {
 """Those that only show where an operator has errors of its own."""
 
 MUTANTS: Mapping[str, Mutant] = {
-    "pods that terminate count as gone": _nodes(lambda node: replace(node, leaving={})),
-    "pods of others count as nothing": _nodes(lambda node: replace(node, used={})),
+    "pods that terminate count as gone": _use("leaving", requests={}),
+    "pods of others count as nothing": _use("used", requests={}),
     "cordoned nodes are used": _nodes(lambda node: replace(node, unschedulable=False)),
     "nodes that are not Ready are used": _nodes(lambda node: replace(node, ready=True)),
     "only GPUs must fit": _jobs(_by_gpus_alone),
     "a team's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), parents=False),
     "a parent's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), others=False),
-    "pods of others do not count for a limit": _nodes(lambda node: replace(node, used_by={})),
-    "pods that terminate do not count for a limit": _nodes(lambda node: replace(node, leaving_by={})),
+    "pods of others do not count for a limit": _use("used", gpus_by_namespace={}),
+    "pods that terminate do not count for a limit": _use("leaving", gpus_by_namespace={}),
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
@@ -275,8 +278,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "nothing is taken for foreign pods": _with_inputs(lambda inputs: replace(inputs, foreign_pods=())),
     "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
-    "victims go before the pod is nominated": _instead((Nominator, "steps_before", _nominates_later)),
-    "victims go and nobody is nominated": _instead((Nominator, "steps_before", _nothing_is_done)),
+    "victims go before the pod is nominated": _instead((Nominator, "begin_for", _nominates_later)),
+    "victims go and nobody is nominated": _instead((Nominator, "begin_for", _nothing_is_done)),
     "a place that is kept is given away": _with_inputs(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from elastic_operator.metrics.counters import PassReason
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.server import Body
@@ -83,6 +84,17 @@ def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_
         assert (bound(world, gang), len(evicted.times)) == (size - 1, (size - 1) * GPUS)
 
     run_scenario(scenario, seed=seed)
+
+
+def test_pods_of_a_job_beyond_the_guarantee_of_their_team_cause_no_passes_while_they_wait() -> None:
+    async def scenario(world: World) -> None:
+        await full_cluster(world, guaranteed=0)
+        gang = await make_gang(world, 3, indexed=False)
+        await world.advance(600)
+        assert bound(world, gang) == 0
+        assert world.operator.controller.run_pass().reason is not PassReason.FOREIGN_PODS
+
+    run_scenario(scenario)
 
 
 def test_no_pod_is_evicted_for_a_job_of_equal_pods_until_kube_scheduler_has_tried_each() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 from functools import partial
@@ -108,19 +107,3 @@ def test_what_is_remembered_of_a_preemptor_ends_with_the_first_allocation_withou
 
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):
         run_scenario(scenario)
-
-
-def test_a_leader_that_ends_leaves_no_listener_in_the_stores_that_outlive_it() -> None:
-    operator = World(VirtualClock(), Random(1)).operator
-    listeners = operator.stores.jobs._listeners
-    of_the_process = listeners[:1]
-    assert len(listeners) > 1
-
-    async def term() -> None:
-        leading = asyncio.create_task(operator.controller.run())
-        await asyncio.sleep(0)
-        leading.cancel()
-        await asyncio.gather(leading, return_exceptions=True)
-
-    asyncio.run(term())
-    assert listeners == of_the_process

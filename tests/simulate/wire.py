@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any
 
 from elastic_operator.cluster.clock import ServerClock
@@ -37,6 +38,10 @@ class Wire:
         self.clock = ServerClock(api.server.clock.monotonic)
         self.pod_writes: list[Write] = []
         self.writes = WriteQueue(MAX_WRITES)
+
+    def remaining(self) -> float:
+        """The one operator always leads."""
+        return inf
 
     async def get(self, path: str, **_: object) -> Body:
         """One object."""

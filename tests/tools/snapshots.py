@@ -77,6 +77,7 @@ def _spec(demand: JobDemand) -> JobSpec:
 
 def _pod(demand: JobDemand, member: Member) -> OwnPod:
     return OwnPod(
+        namespace=demand.namespace,
         name=f"{demand.name}-{member.role}-{member.index}",
         uid=member.uid,
         role=member.role,
@@ -88,7 +89,7 @@ def _pod(demand: JobDemand, member: Member) -> OwnPod:
         bound=True,
         ready=True,
         requests=member.requests,
-        gpus=demand.shape_of(member.role).gpus,
+        gpus=demand.shape.of(member.role).gpus,
         main=MainContainer(running_since=demand.created),
         nnodes=(demand.sizes[0], 4096),
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from elastic_operator.command_line import main
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
+from elastic_operator.plan.facts.node import UnreadyNode
 from elastic_operator.plan.facts.text import Reason
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
@@ -111,7 +112,7 @@ def lost():
     (job,) = at_rest(snapshot).jobs
     return replace(
         snapshot,
-        jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": NOW}, out_of_service=frozenset({"n2"}))),),
+        jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": UnreadyNode(NOW, NOW, True)})),),
     )
 
 

@@ -188,13 +188,13 @@ def with_pods(**pod):
 @pytest.mark.parametrize(
     ("manifest", "settings", "expected"),
     [
-        (with_pods(), Settings(), {"priorities": (11, 0)}),
-        (with_pods(priorityClassName="calm"), Settings(), {"priorities": (50, 50)}),
-        (with_pods(priorityClassName="rude"), Settings(), {"priorities": (11, 0)}),
+        (with_pods(), Settings(), {"lowest": 0}),
+        (with_pods(priorityClassName="calm"), Settings(), {"lowest": 50}),
+        (with_pods(priorityClassName="rude"), Settings(), {"lowest": 0}),
         (
             with_pods(),
             Settings(master_priority_class_name="", worker_priority_class_name="calm"),
-            {"priorities": (7, 50)},
+            {"lowest": 7},
         ),
         (
             with_pods(initContainers=[{"name": "big", "image": "x", "resources": {"requests": {"cpu": "3"}}}]),
@@ -213,7 +213,7 @@ def test_a_changed_jobs_pods_have_the_shapes_that_the_operator_gives_them(desk, 
     operators = Shapes(settings, claims=Store(), volumes=Store(), classes=classes).shape_of(changed.facts)
     assert changed.shape == operators
     master = operators.master
-    values = {"priorities": operators.priorities, "cpu": master.requests.get("cpu"), "ports": len(master.host_ports)}
+    values = {"lowest": operators.lowest_priority, "cpu": master.requests.get("cpu"), "ports": len(master.host_ports)}
     assert {key: values[key] for key in expected} == expected
 
 

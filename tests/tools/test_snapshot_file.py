@@ -32,7 +32,7 @@ from elastic_operator.plan.facts.job import (
     Quarantined,
     TorchrunGroup,
 )
-from elastic_operator.plan.facts.node import Node, Taint
+from elastic_operator.plan.facts.node import Node, NodeUse, Taint, UnreadyNode
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.requirements import JobShape, PodShape, Toleration
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
@@ -92,7 +92,8 @@ SHAPES = facts(
     PodShape, affinity=st.sampled_from([(), AFFINITY]), tolerations=some(facts(Toleration)), host_ports=PORTS
 )
 MEMBERS = facts(Member, host_ports=PORTS)
-NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, leaving_ports=PORTS, used_by=HELD, leaving_by=HELD)
+USES = facts(NodeUse, ports=PORTS, gpus_by_namespace=HELD)
+NODES = facts(Node, taints=some(facts(Taint)), used=USES, leaving=USES)
 CONTAINERS = facts(MainContainer, last_output=maybe(facts(LastOutput)))
 PODS = facts(OwnPod, host_ports=PORTS, main=CONTAINERS, nnodes=maybe(st.tuples(NUMBERS, NUMBERS)))
 GOODPUT = facts(Goodput, seconds=st.dictionaries(WORDS, TIMES, max_size=2))
@@ -128,7 +129,7 @@ JOBS = facts(
     feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(TorchrunGroup))),
     context=facts(
         JobContext,
-        unready=st.dictionaries(WORDS, TIMES, max_size=2),
+        unready=st.dictionaries(WORDS, st.builds(UnreadyNode, TIMES, TIMES, st.booleans()), max_size=2),
         warnings=st.dictionaries(st.sampled_from(ConditionType), facts(Reason), max_size=2),
         node_outage=maybe(facts(NodeOutage)),
         flap_window=maybe(facts(FlapWindow)),
@@ -184,7 +185,7 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 10)
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 11)
     assert document["cluster"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["cluster"]["nodes"][0]
 
@@ -231,11 +232,11 @@ def with_job(**fields):
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 10; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 10"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 11; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 11"),
         (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 10}, "missing required field `cluster`"),
+        (lambda d: {"kind": d["kind"], "version": 11}, "missing required field `cluster`"),
         (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
         (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (
@@ -255,9 +256,11 @@ def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, me
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    snapshot = make_cluster_snapshot([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
+    snapshot = make_cluster_snapshot(
+        [], [recorded(make_job("a"), context=JobContext(unready={"n1": UnreadyNode(0.0, -inf)}))]
+    )
     (job,) = json.loads(snapshot_file.encode(snapshot))["cluster"]["jobs"]
-    assert job["facts"]["context"]["unready"] == {"n1": -snapshot_file.NEVER}
+    assert job["facts"]["context"]["unready"] == {"n1": [0.0, -snapshot_file.NEVER, False]}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():

@@ -22,6 +22,7 @@ from tests.virtual.actions import (
     replica,
     settled,
     start_pods,
+    stop,
 )
 from tests.virtual.scenario import Scenario, Step, run_scenario
 from tests.virtual.world import SETTINGS, ProcessWorld
@@ -77,6 +78,20 @@ def test_an_operator_that_leads_from_its_start_lists_each_kind_once(seed: int) -
     read = [one.path for one in sent(world, 0.0) if one.method == "GET"]
     lists = [path for path in read if not path.endswith(("/priorityclasses", "/deviceclasses", "/elasticpytorchjobs"))]
     assert len(lists) == len(set(lists)) == 8, read
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leader_that_stops_hands_over_what_it_has_seen_so_its_successor_compares_no_store(seed: int) -> None:
+    world = run_scenario(
+        (
+            Step("an operator leads", (nodes(2, 8), replica()), (leads(0),), within_seconds=1),
+            Step("a job runs", (replica(), job(big=2)), (settled("toy", 2),), hold_seconds=20),
+            Step("the leader stops", (stop(0),), (leads(1),), within_seconds=3),
+        ),
+        seed,
+    )
+    entries = world.replicas[1].line.requests(since=world.step_began, where=of_jobs)
+    assert [entry.request.path for entry in entries if entry.request.method == "GET"] == ["/api/v1/namespaces"]
 
 
 class Lag:

@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.session import Session
-from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import controller, reconciler
 from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.allocation.allocate import Allocator
@@ -95,10 +94,7 @@ def test_passes_wait_while_writes_of_earlier_passes_wait_for_their_turns() -> No
         passes.append(None)
         return run_pass(self)
 
-    def few_at_once(world: ProcessWorld) -> None:
-        process = world.replicas[0].process
-        assert process is not None
-        process.session.writes = WriteQueue(2)
+    def begin(_world: ProcessWorld) -> None:
         passes.clear()
 
     def are(size: int) -> tuple[Condition, ...]:
@@ -107,9 +103,12 @@ def test_passes_wait_while_writes_of_earlier_passes_wait_for_their_turns() -> No
     starts, shrinks = [job(name, big=2) for name in names], [edit(name, maxReplicas=1) for name in names]
     scenario = (
         Step("jobs run", (nodes(4, 8), replica(), *starts), are(2), within_seconds=30, hold_seconds=5),
-        Step("all of them shrink", (few_at_once, fault(delay=0.2), *shrinks), are(1), within_seconds=30),
+        Step("all of them shrink", (begin, fault(delay=0.2), *shrinks), are(1), within_seconds=30),
     )
-    with patch.object(controller.Controller, "run_pass", counted):
+    with (
+        patch.object(controller.Controller, "run_pass", counted),
+        patch("elastic_operator.cluster.session.MAX_WRITES", 2),
+    ):
         run_scenario(scenario, 1)
     assert len(passes) <= 20, "one pass a second, and the last ones"
 

@@ -178,13 +178,13 @@ def test_a_namespace_that_asks_a_lot_is_answered_at_its_rate_and_another_one_at_
     run_scenario(
         (
             BUSY,
-            Step("twenty ask", many, (at_the_rate(most),), hold_seconds=what_ifs.MORE_SECONDS - 1),
+            Step("twenty ask", many, (at_the_rate(most),), hold_seconds=what_ifs.QUESTION_REFILL_SECONDS - 1),
             Step("another one asks", (question(),), (forecast(),), within_seconds=5),
             Step(
                 "all are answered",
                 (),
                 (lambda world: answered(world) == 20,),
-                within_seconds=17 * what_ifs.MORE_SECONDS + 30,
+                within_seconds=17 * what_ifs.QUESTION_REFILL_SECONDS + 30,
             ),
         ),
         1,

@@ -244,7 +244,7 @@ def run_world(
     level = log.level
     log.setLevel(logging.INFO)
     # Collecting the garbage of a whole test run at each take-over would cost more than all the rest.
-    spared = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, unfreeze=lambda: None)
+    spared = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, unfreeze=lambda: None, get_freeze_count=lambda: 0)
     try:
         with patch.object(process, "gc", spared), patch.object(MasterPoller, "_get", get):
             return virtual_time.run(main, seed=seed, loop=SharedLoop)

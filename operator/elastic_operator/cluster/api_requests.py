@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_api.leftovers import removal
+from elastic_api.policy import COLLECTION
 from elastic_operator.cluster.errors import (
     AlreadyExists,
     ApiError,
@@ -29,8 +30,9 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
-from elastic_operator.cluster.session import Session
-from elastic_worker.contract import LABEL_JOB_NAME
+from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
+from elastic_operator.cluster.store import Store
+from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -82,23 +84,12 @@ async def delete_pod(
     """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides the pod's own, 0 deletes
     by force.
 
-    Of all conflicts, only the one of the precondition shows that the pod is deleted. If a proxy answers 409, the pod
-    may live on, and would be overlooked. That is an error like others, and no Conflict, because no changed object could
-    be read again at once.
-
     The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
     deletion was a moment faster, the answer is a status, or a pod without a version.
     """
     options = _delete_options(uid) | ({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
-    try:
-        answer = await session.delete(_pod(namespace, name), options)
-    except NotFound:
-        return None
-    except Conflict as error:
-        if "precondition" in error.message.lower():
-            return None
-        raise _of_no_version(error) from None
-    if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
+    answer = await _delete(session, _pod(namespace, name), options)
+    if answer is None or answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
         return None
     pod = decode(answer, Pod)
     gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers
@@ -119,9 +110,30 @@ async def annotate_pod(
     return decode(await session.patch(_pod(namespace, name), body), Pod)
 
 
-async def get_pod(session: Session, namespace: str, name: str) -> Pod:
-    """A pod as it is now. Raises NotFound, ClusterError."""
-    return decode(await session.get(_pod(namespace, name)), Pod)
+async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
+    """The pod as it is now, put into the store; None if it is deleted. Raises ClusterError."""
+    with suppress(NotFound):
+        pod = decode(await session.get(_pod(meta.namespace, meta.name)), Pod)
+        if pod.metadata.uid == meta.uid:
+            pods.observe(pod)
+            return pod
+    pods.observe_deleted(meta.uid)
+    return None
+
+
+async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str]) -> Pod:
+    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition; the annotation of
+    older releases is removed. Raises like `annotate_pod`.
+    """
+    meta = pod.metadata
+    body: dict[str, Any] = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
+    }
+    if meta.annotations.reserved:
+        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
+    path = f"{_pod(meta.namespace, meta.name)}/status"
+    return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node)), Pod)
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
@@ -129,7 +141,7 @@ async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
     ClusterError.
     """
     with suppress(AlreadyExists):
-        await session.post(_collection(manifest, "secrets"), manifest)
+        await _post(session, "secrets", manifest)
 
 
 async def ensure_service(session: Session, manifest: Mapping[str, Any]) -> Service:
@@ -155,14 +167,13 @@ async def write_resource_quota(
 ) -> CustomObject:
     """Create a ResourceQuota, or replace the known one. Raises AlreadyExists, Conflict, NotFound, ClusterError."""
     if known is None:
-        return decode(await session.post(_collection(manifest, "resourcequotas"), manifest), CustomObject)
+        return decode(await _post(session, "resourcequotas", manifest), CustomObject)
     return await _replace(session, "resourcequotas", manifest, known)
 
 
 async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
     """Delete exactly that ResourceQuota; succeeds if it does not exist any more. Raises ClusterError."""
-    with suppress(NotFound, Conflict):
-        await session.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", _delete_options(uid))
+    await _delete(session, f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", _delete_options(uid))
 
 
 async def ensure_endpoint_slice(
@@ -190,12 +201,27 @@ async def _post(
 ) -> dict[str, Any]:
     """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
 
-    The admission of quotas answers with a conflict if it could not write the quota, because many pods are created at
-    once.
+    The admission of quotas answers with a conflict if it could not write the quota, because many objects are created
+    at once.
     """
     try:
         return await session.post(_collection(manifest, plural), manifest, params=params)
     except Conflict as error:
+        raise _of_no_version(error) from None
+
+
+async def _delete(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Delete exactly the object with the uid in `options`; None if it does not exist any more. Raises ClusterError.
+
+    Only the conflict of the precondition shows that the object is deleted, not one that a proxy or webhook answers.
+    """
+    try:
+        return await session.delete(path, options)
+    except NotFound:
+        return None
+    except Conflict as error:
+        if "precondition" in error.message.lower():
+            return None
         raise _of_no_version(error) from None
 
 
@@ -265,6 +291,13 @@ async def patch_job_status(
         return None
     body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
     return await session.patch(f"{_job(namespace, name)}/status", body, before_delete=before_delete)
+
+
+async def patch_policy_status(session: Session, policy: CustomObject, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the status of the policy into `new`. Raises Conflict, NotFound, ClusterError."""
+    meta, changes = policy.metadata, merge_diff(policy.status.unpack(), new)
+    body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
+    return await session.patch(f"{COLLECTION}/{meta.name}/status", body)
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,11 +23,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 
+ANNOTATION_REVISIONS = "elastic-pytorch.dev/seen-revisions"
+"""Written when the Lease is handed back: the holder, and what it has seen of each collection (213): the version of the
+last change, and of the jobs a checksum.
+"""
+_MAX_REVISIONS = 200_000
+"""The most bytes of revisions; the API server allows 262,144 for all annotations of an object."""
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
 """The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
@@ -63,6 +71,13 @@ class LeaseTiming:
         )
 
 
+class _HandOver(msgspec.Struct):
+    """The annotation: the holder that has handed the Lease back, and what it has seen."""
+
+    holder: str
+    revisions: Mapping[str, int]
+
+
 class _HeldByOtherError(Exception):
     """Another replica holds the Lease."""
 
@@ -80,6 +95,10 @@ class LeaderElector:
         self._work = asyncio.get_running_loop()
         self._heartbeat_at = time.monotonic()
         self._session: Session
+        self.revisions: Mapping[str, int] = {}
+        """What this replica has seen, by collection, to be handed over with the Lease."""
+        self.handed_over: Mapping[str, int] = {}
+        """The same of the last holder, if it has handed the Lease back while this replica stood by; else empty."""
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._timing = timing or LeaseTiming()
@@ -131,7 +150,9 @@ class LeaderElector:
         try:
             lease = await self._read()
             if lease is not None and _spec(lease).get("holderIdentity") == self.identity:
-                await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+                text = msgspec.json.encode(_HandOver(self.identity, self.revisions)).decode()
+                noted = {ANNOTATION_REVISIONS: text} if len(text) < _MAX_REVISIONS else {}
+                await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1}, noted)
                 log.info("lease released identity=%s", self.identity)
         except Exception as error:
             text = "lease not released; the next leader waits until it expires reason=%s"
@@ -166,6 +187,7 @@ class LeaderElector:
         # No other replica writes from here on: the lease was free, and the claim fails if another one has taken it
         # since.
         self._since = time.monotonic()
+        self.handed_over = self._handed_over(lease) if lease is not None else {}
         try:
             await self._claim(lease)
         except (Conflict, AlreadyExists):
@@ -183,6 +205,18 @@ class LeaderElector:
         duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_duration_seconds)
         holder = spec.get("holderIdentity") or ""
         return holder in ("", self.identity) or now - self._seen_at > duration
+
+    def _handed_over(self, lease: Mapping[str, Any]) -> Mapping[str, int]:
+        """What the last holder has seen, if it handed the Lease back while this process stood by.
+
+        An older operator leaves the annotation of a holder before it in the Lease.
+        """
+        try:
+            found = msgspec.json.decode(_annotations(lease).get(ANNOTATION_REVISIONS, ""), type=_HandOver)
+        except msgspec.DecodeError:  # there is none, or somebody else has written it
+            return {}
+        is_last = not _spec(lease).get("holderIdentity") and found.holder == self._seen_holder
+        return found.revisions if is_last else {}
 
     def _was_held_lately(self) -> bool:
         """Whether somebody has deleted a Lease that another replica just held. That replica may still write, and create
@@ -260,8 +294,13 @@ class LeaderElector:
             self._lease = await self._put(lease, spec)
         self.deadline = begun + self._timing.renew_deadline_seconds
 
-    async def _put(self, lease: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        body = {**lease, "spec": {**_spec(lease), **changes}}
+    async def _put(
+        self, lease: Mapping[str, Any], changes: Mapping[str, Any], noted: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Write the Lease with these changes to its spec. Without `noted`, it carries no revisions any more."""
+        others = {key: value for key, value in _annotations(lease).items() if key != ANNOTATION_REVISIONS}
+        meta = {**lease["metadata"], "annotations": {**others, **(noted or {})}}
+        body = {**lease, "metadata": meta, "spec": {**_spec(lease), **changes}}
         return await self._session.put(f"{self._collection}/{self._name}", body)
 
     async def _read(self) -> dict[str, Any] | None:
@@ -298,6 +337,11 @@ def micro_time(epoch: float) -> str:
 def _unexpected(error: Exception) -> Exception | None:
     """The error if it is the operator's own: the log then has its traceback."""
     return None if isinstance(error, ClusterError | TimeoutError) else error
+
+
+def _annotations(lease: Mapping[str, Any]) -> Mapping[str, str]:
+    annotations: Mapping[str, str] = lease["metadata"].get("annotations") or {}
+    return annotations
 
 
 def _spec(lease: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -51,6 +51,12 @@ async def pages(
     yield page
 
 
+async def present_revision(session: Session, path: str) -> int:
+    """The API server's present resourceVersion, from a list at that path. Raises ApiError, Unreachable."""
+    page = _list_in(await session.get_bytes(path, params={"limit": "1"}, accept=METADATA_ONLY))
+    return int(page.metadata.resource_version)
+
+
 def _list_in(body: bytes) -> List:
     """The list. Its resourceVersion must be a number, by which stores tell older states from newer ones."""
     try:

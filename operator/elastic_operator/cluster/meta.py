@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from elastic_operator.cluster.interned import intern_fields
@@ -52,3 +54,7 @@ class Condition(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         intern_fields(self, "type", "status", "reason", "last_transition_time")
+
+
+def find_condition(conditions: Iterable[Condition] | None, type_: str) -> Condition | None:
+    return next((condition for condition in conditions or () if condition.type == type_), None)

@@ -48,6 +48,18 @@ class Namespaced(Generic[T]):
         """Seconds since the last news of the namespace with the oldest news."""
         return max(reflector.age() for reflector in self._reflectors)
 
+    def revisions(self) -> dict[str, int]:
+        """As of one reflector."""
+        return {path: revision for reflector in self._reflectors for path, revision in reflector.revisions().items()}
+
+    def newest(self) -> int:
+        """The highest known resourceVersion."""
+        return max(reflector.newest() for reflector in self._reflectors)
+
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """As of one reflector."""
+        return all(reflector.has_seen(revisions) for reflector in self._reflectors)
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:

@@ -163,17 +163,28 @@ class Reflector(Generic[T]):
             else:
                 return
 
+    def revisions(self) -> dict[str, int]:
+        """The version of the last change in the store, by collection."""
+        return {self.path: self.store.last_change(within=self._namespace)}
+
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """Whether the store is as new as that of the replica which has handed these `revisions` over (213). A watch
+        brings the changes of its collection in their order. False while the objects are listed.
+        """
+        seen, is_up_to_date = revisions.get(self.path), bool(self._revision) or self._absent
+        return seen is not None and is_up_to_date and self._highest >= seen
+
     async def _drop_deleted_and_compare(self) -> bool:
         return await drop_deleted_and_compare(
             self.store,
             self._session,
             self.path,
-            newest=self._newest(),
+            newest=self.newest(),
             within=self._namespace,
             params=self._params,
         )
 
-    def _newest(self) -> int:
+    def newest(self) -> int:
         """The highest known resourceVersion. No later list is older than that, unless history restarts."""
         return max(self._highest, self.store.newest(within=self._namespace))
 
@@ -208,7 +219,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         self.stats.relists += self.synced.is_set()
-        floor, began = self._newest(), time.monotonic()
+        floor, began = self.newest(), time.monotonic()
         seen: set[str] = set()
         anew: list[T] = []
         async with aclosing(pages(self._session, self.path, params=self._params)) as listed:

@@ -22,7 +22,14 @@ from aiohttp.abc import AbstractStreamWriter
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
-from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
+from elastic_operator.cluster.errors import (
+    ClusterError,
+    Fenced,
+    Unauthorized,
+    Unreachable,
+    api_error,
+    has_unknown_outcome,
+)
 from elastic_operator.cluster.sockets import Sockets
 from elastic_operator.cluster.write_queue import Urgency, WriteQueue
 
@@ -101,6 +108,8 @@ class Session:
         """How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. Set by the
         owner of the lease. Without a lease there is no limit.
         """
+        self.outcome_unknown_at = -math.inf
+        """When a write last ended with an unknown outcome (monotonic), as also by cancellation."""
         self._connection = connection
         self._on_request = on_request
         self.writes = WriteQueue(MAX_WRITES)
@@ -198,10 +207,15 @@ class Session:
         async with self.writes.turn(urgency, _kind(method, path)):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
-            async with self._request(
-                method, path, params=params, timeout=limits, headers=headers, data=data
-            ) as response:
-                return _object(await response.read())
+            try:
+                async with self._request(
+                    method, path, params=params, timeout=limits, headers=headers, data=data
+                ) as response:
+                    return _object(await response.read())
+            except BaseException as error:
+                if not isinstance(error, ClusterError) or has_unknown_outcome(error):
+                    self.outcome_unknown_at = time.monotonic()
+                raise
 
     def _permitted(self, method: str) -> float:
         seconds = self.remaining()

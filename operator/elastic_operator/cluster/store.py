@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
+from zlib import crc32
 
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.wire import BareMeta
@@ -158,6 +159,19 @@ class Store(Generic[T]):
     def newest(self, *, within: str = "") -> int:
         """The highest resourceVersion among the objects (of the namespace `within`); 0 without any."""
         return max(map(_rv, self._of(within)), default=0)
+
+    def last_change(self, *, within: str = "") -> int:
+        """The highest version of an object or of a known deletion (in the namespace `within`); 0 without any."""
+        deletions = (gone for gone in self._tombstones.values() if not within or gone.namespace == within)
+        versions = [int(gone.revision) for gone in deletions if gone.revision != _ANY_REVISION]
+        return max(self.newest(within=within), *versions, 0)
+
+    def checksum(self, *, within: str = "") -> int:
+        """The sum of a checksum of each object's uid and resourceVersion (of the namespace `within`). Stores with equal
+        sums have the same objects in the same states.
+        """
+        metas = (obj.metadata for obj in self._of(within))
+        return sum(crc32(f"{meta.uid} {meta.resource_version}".encode()) for meta in metas)
 
     def reset(self, objects: Iterable[T], *, within: str = "") -> None:
         """Take a complete list (of the namespace `within`) of a server whose history restarted.

@@ -16,11 +16,17 @@ async def wait_with_timeout(event: asyncio.Event, seconds: float | None) -> None
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks, and wait until all of them have ended, however they end."""
+    """Cancel the tasks, and wait until all of them have ended, however they end. If the caller is cancelled meanwhile,
+    it waits no longer, and they are not cancelled a second time, which could interrupt their ends.
+    """
     ending = list(tasks)
     for task in ending:
         task.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
+    if ending:
+        await asyncio.wait(ending)
+    for task in ending:
+        if not task.cancelled():
+            task.exception()  # it was logged where it happened
 
 
 async def wait_while_it_advances(event: asyncio.Event, seconds: float, progress: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""Decides how long the next pass waits for more changes, if passes wake each other (156) or writes are queued (181)."""
+"""How long the next pass waits: for more changes, if passes wake each other (156), and for queued writes (181)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_run import DryRunner
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -23,7 +24,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
-from elastic_operator.plan.facts.job import JobFeedback
+from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -55,21 +56,15 @@ def make_controller(
         on_decisions: Called at the end of each pass with its decisions.
     """
     session, stores, clock = executor.session, executor.stores, executor.session.clock
-    awake, quarantine, failed_writes = asyncio.Event(), Quarantine(metrics.count_error), FailedWrites(ledger.dirty_jobs)
-    reader = Reader(
-        stores,
-        ledger,
-        settings,
-        clock=clock,
-        quarantine=quarantine,
-        pruned_fields=executor.pruned_fields,
-        backoff=lambda uid: nominator.backoff(uid),
-        is_being_cleared=lambda node: nominator.is_being_cleared(node),
-    )
-    limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
+    awake, dirty_jobs = asyncio.Event(), ledger.dirty_jobs
+    quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
+    pruned_fields = executor.pruned_fields
+    reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=pruned_fields)
+    limiter = EvictionLimiter(settings.reclaim, count_evicted=metrics.evictions.inc)
     nominator = Nominator(
         session,
         stores.pods,
+        reader.nomination_progress,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
         events=executor.events,
@@ -77,9 +72,10 @@ def make_controller(
         now=clock.time,
         on_change=awake.set,
     )
-    logs = FailureLogs(session, partial(_main_container, stores), ledger.dirty_jobs, awake.set)
-    poller = MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=awake.set, stepped=lambda: clock.stepped)
+    logs = FailureLogs(session, partial(_main_container, stores), dirty_jobs, awake.set)
+    poller = MasterPoller(dirty_jobs, now=clock.time, on_change=awake.set, stepped=lambda: clock.stepped)
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
+    answers = DryRunAnswers(dirty_jobs, reader.external_changes.note_answer)
 
     def requeue(uid: str) -> None:
         planner.plans.requeue(uid)
@@ -89,6 +85,7 @@ def make_controller(
         return replace(
             failed_writes.feedback(uid, generation),
             report=poller.report(uid),
+            report_pending=poller.report_pending(uid),
             pods_are_asked=True,
             last_answer_at=poller.last_answer_at(uid),
             group=survivors.group(uid),
@@ -96,14 +93,9 @@ def make_controller(
 
     def on_pods_created(uid: str) -> None:
         quarantine.note_success(uid)
-        dry_runs.answers.note_created(uid)
+        answers.note_created(uid)
 
-    dry_runs = DryRuns(
-        DryRunner(session, stores, executor.build).ask,
-        lambda job, error, needed: reconciler.refused(job, error, needed),
-        requeue=requeue,
-    )
-    view = StoreView(reader, logs.with_logs, feedback, dry_runs.answers)
+    view = StoreView(reader, logs.with_logs, feedback, answers)
     dispatcher = Dispatcher(
         executor=executor,
         shapes=reader.shapes,
@@ -112,9 +104,12 @@ def make_controller(
         metrics=metrics,
         is_fresh=is_fresh,
         on_done=requeue,
-        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
+        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, stage=FaultStage.GRANT),
         on_pods_created=on_pods_created,
-        on_pod_rejected=dry_runs.answers.note_refused_create,
+        on_pod_rejected=answers.note_refused_create,
+    )
+    dry_runs = DryRuns(
+        answers, DryRunner(session, stores, executor.build).ask, dispatcher.note_refused_dry_run, requeue
     )
     forecasts = Forecasts(view, planner, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
@@ -130,6 +125,8 @@ def make_controller(
         planner=planner,
         view=view,
         dispatcher=dispatcher,
+        failed_writes=failed_writes,
+        metrics=metrics,
         eviction_gate=eviction_gate,
         poller=poller,
         survivors=survivors,
@@ -138,7 +135,7 @@ def make_controller(
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors, logs)
-    of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
+    of_writes = (dry_runs, answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         view=view,
@@ -155,8 +152,8 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_not_backed_up=lambda: session.writes.until_not_backed_up(),
-        note_standstill=lambda seconds: session.writes.note_standstill(seconds),
+        until_not_backed_up=session.writes.until_not_backed_up,
+        note_standstill=session.writes.note_standstill,
     )
 
 

@@ -85,8 +85,9 @@ class Controller:
     """Called with the seconds of each pass: answers that came meanwhile seem later (210)."""
 
     def __post_init__(self) -> None:
-        self._stepped, self.last_pass = self.clock.stepped, time.monotonic()
-        self._resync_at_monotonic, self._batching = 0.0, Batching()
+        self._stepped = self.clock.stepped
+        self._resync_at_monotonic = 0.0
+        self.last_pass, self._batching = time.monotonic(), Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
         """The jobs (uids) that existed when deleted jobs were last forgotten."""
@@ -97,6 +98,8 @@ class Controller:
 
     async def run(self) -> None:
         """Make passes until cancelled. Plans under way are cancelled, too."""
+        self.last_pass, self._batching = time.monotonic(), Batching()  # a standby has made no passes (212)
+        self.view.reader.external_changes.begin()
         forecasting, woken_by = asyncio.create_task(self.forecasts.run()), PassReason.START
         try:
             while True:
@@ -126,18 +129,31 @@ class Controller:
             await self.dry_runs.stop()
             await self.logs.stop()
             await cancel_and_wait([forecasting])
-            self.view.close()
+
+    async def close(self) -> None:
+        """Unsubscribe from the stores, which live longer than this controller."""
+        await self.logs.stop()
+        self.view.close()
 
     async def _read_ahead(self) -> None:
         """If many objects are new, read them for the next pass, and let the watches and writes run in between."""
         try:
-            now = self.clock.time()
-            for _ in self.view.reader.foreign_pods.read_ahead(now):
+            for _ in self.view.reader.foreign_pods.read_ahead(self.clock.time()):
                 await asyncio.sleep(0)
-            for _ in self.planner.read_ahead(self.view.refresh_contexts(now)):
+        except Exception:  # an error at a pod comes again in the pass, which logs it
+            log.debug("reading pods ahead failed; the next pass reads all at once", exc_info=True)
+        await self.read_jobs_ahead()
+
+    async def read_jobs_ahead(self) -> None:
+        """If many jobs are new or changed, read them for the next pass, and let other tasks run in between. A standby
+        calls this too, so that its first pass as the leader need not read all jobs (212).
+        """
+        try:
+            self._forget_deleted()
+            for _ in self.planner.read_ahead(self.view.refresh_contexts(self.clock.time())):
                 await asyncio.sleep(0)
-        except Exception:  # an error at a job or pod comes again in the pass, which logs it
-            log.debug("reading ahead failed; the next pass reads everything at once", exc_info=True)
+        except Exception:  # an error at a job comes again in the pass, which logs it
+            log.debug("reading jobs ahead failed; the next pass reads all at once", exc_info=True)
 
     def _guarded_pass(self) -> WakeUp | None:
         """Make one pass; returns as `run_pass`, or None if it failed."""
@@ -165,9 +181,9 @@ class Controller:
             if decisions.is_new:
                 self.forecasts.note_allocation()
                 self.limiter.note_waiting(allocation)
-                self.reconciler.reason_messages.later(allocation)
+                self.reconciler.reason_messages.add(allocation)
                 self._report_safely(lambda: self._take_note(decisions, now))
-            self._forget_deleted(decisions)
+            self._forget_deleted()
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.dry_runs.start_next()
@@ -182,8 +198,8 @@ class Controller:
             PassReason.ALLOCATION: began_monotonic + (decisions.until_epoch - began_epoch),
             PassReason.FOREIGN_PODS: began_monotonic + (reader.foreign_pods.again_at_epoch - began_epoch),
             PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic),
-            PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic),
-            PassReason.DRY_RUN: self.dry_runs.answers.next_try_monotonic(),
+            PassReason.QUARANTINE: reader.quarantine.next_end_monotonic(),
+            PassReason.DRY_RUN: self.dry_runs.answers.next_end_monotonic(),
             PassReason.RESYNC: self._resync_at_monotonic,
             PassReason.LEDGER: now_monotonic + reader.ledger.seconds_until_expiry(),
             PassReason.LONGEST_WAIT: now_monotonic + LONGEST_WAIT_SECONDS,
@@ -212,19 +228,19 @@ class Controller:
             self.reclaim_reporter.would_reclaim(decisions.report_only)
         self.reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
 
-    def _forget_deleted(self, decisions: PassDecisions) -> None:
+    def _forget_deleted(self) -> None:
         """Have all memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.view.jobs()
         if present is not self._present:  # unchanged means identical (23)
             self._present = present
             for memory in self.of_jobs:
-                memory.forget_deleted(decisions.obs.keys())
+                memory.forget_deleted(present)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
         self.nominator.plan(allocation.nominations, foreign_pods.expired)
-        waiting_for_limits = {entry.demand.uid for entry, _ in allocation.held_up}
+        waiting_for_limits = {one.demand.uid for one in allocation.held_up}
         served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
         first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))

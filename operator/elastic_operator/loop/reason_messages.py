@@ -26,11 +26,11 @@ class ReasonMessages:
         self._stale: dict[str, None] = {}
         self._at = 0.0
 
-    def later(self, uids: Iterable[str]) -> None:
+    def add(self, uids: Iterable[str]) -> None:
         """Add jobs whose messages may be out of date."""
         self._stale |= dict.fromkeys(uids)
 
-    def renewed(self, uid: str) -> None:
+    def note_renewed(self, uid: str) -> None:
         """Remove a job that has a new plan: its status has the new message."""
         self._stale.pop(uid, None)
 

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reason_messages import ReasonMessages
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.master import changed_route
+from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Event, Plan
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.decisions import Plan
+from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -52,6 +52,8 @@ class Reconciler:
     planner: Planner
     view: StoreView
     dispatcher: Dispatcher
+    failed_writes: FailedWrites
+    metrics: Metrics
     eviction_gate: EvictionGate
     poller: MasterPoller
     survivors: SurvivorLogs
@@ -88,22 +90,9 @@ class Reconciler:
         """
         return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
-    # -- what becomes of plans -----------------------------------------------------------------------------------------
-
-    def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """Note that the API server would refuse the job's pods, for which pods of others were to be evicted.
-
-        If the job needs its pods for its minimum, the refusal counts like a failed write.
-        """
-        if needed:
-            self.dispatcher.note(job, error)
-            return
-        text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
-        self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
-
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self.planner.quarantine(self.view, uid, error, at_grant=True)
+        return self.planner.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -118,16 +107,16 @@ class Reconciler:
         all_obs = decisions.obs
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self.planner.may_need_plans(decisions, time.monotonic())
-        later, allocation = self.dispatcher.failed_writes.backing_off(time.monotonic()), decisions.allocation
+        later, allocation = self.failed_writes.backing_off(time.monotonic()), decisions.allocation
         idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
-        acting = {uid for uid in idle if _acts(uid, allocation)}
+        acting = {uid for uid in idle if _gets_or_loses_pods(uid, allocation)}
         uids, made = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting))), 0
         is_first = next(self.planner.plans.all(), None) is None
         most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if is_first else MAX_PLANS
         while made < most and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
-        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
+        self.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""
@@ -176,7 +165,7 @@ class Reconciler:
         grant, deferred = allocation.get(job.uid), self.eviction_gate.defer_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
-            grant = deferred.grant(grant, obs.status, job.generation)
+            grant = deferred.applied_to(grant, obs.status, job.generation)
         plan = self.planner.plan(obs, grant, now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route))
         plan = replace(plan, status=self.with_forecast(obs, plan.status))
@@ -184,15 +173,15 @@ class Reconciler:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         wait = self._begin(body, job, plan, evicts=grant is not None and not grant.waits)
         wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
-        again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
+        again = min(wait, plan.requeue_at - now)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self.poller.follow(job.uid, target_of(obs, plan, now))
         self.survivors.follow(job.uid, job.namespace, obs.survivors)
 
     def _begin(self, body: objects.CustomObject, job: Job, plan: Plan, *, evicts: bool) -> float:
-        """Begin the plan, if it `evicts` pods after the steps before that; returns as `Dispatcher.start`."""
+        """Begin the plan, if it `evicts` pods behind the eviction gate; returns as `Dispatcher.start`."""
         gate = self.eviction_gate
-        return self.dispatcher.start(body, job, plan, lambda: gate.steps_before(job.uid, plan) if evicts else None)
+        return self.dispatcher.start(body, job, plan, lambda: gate.begin(job.uid, plan) if evicts else None)
 
     def _due_after(self, seconds: float, job: Job) -> float:
         """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
@@ -201,7 +190,7 @@ class Reconciler:
     def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self.planner.plans.note(planned)
-        self.reason_messages.renewed(planned.obs.job.uid)
+        self.reason_messages.note_renewed(planned.obs.job.uid)
         try:
             self.on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass
@@ -231,7 +220,7 @@ class Reconciler:
                 self.wake()
 
 
-def _acts(uid: str, allocation: Allocation) -> bool:
+def _gets_or_loses_pods(uid: str, allocation: Allocation) -> bool:
     """Whether the job gets or loses pods by the allocation."""
     try:
         assignment = allocation.find_assignment(uid)

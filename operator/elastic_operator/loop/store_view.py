@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.reclaim.dry_run_answers import BarredJob, DryRunAnswers
-from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
@@ -24,16 +23,6 @@ log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
 """Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
-
-
-class _PreemptionBars(NamedTuple):
-    """The jobs (uids) and namespaces that may not preempt because of the API server's answers about their pods (139),
-    each job with its bar, and the objects that may not preempt because of errors (88).
-    """
-
-    jobs: AbstractSet[BarredJob] = frozenset()
-    namespaces: AbstractSet[str] = frozenset()
-    quarantined: AbstractSet[tuple[str, bool]] = frozenset()
 
 
 class StoreView:
@@ -54,19 +43,17 @@ class StoreView:
         answers: DryRunAnswers | None = None,
     ) -> None:
         self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or DryRunAnswers()
+        self._answers = answers or DryRunAnswers(reader.ledger.dirty_jobs, reader.external_changes.note_answer)
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
         self._known: KeyedCache[JobInputs, Job] = KeyedCache()
-        self._last_bars: LastSeen[_PreemptionBars] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._dirty_jobs = self._ledger.dirty_jobs
         self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
-        self._held: set[str] = set()
-        """The jobs (uids) whose size is held. They are read again after each external change (143)."""
-        self._external_change_seen: LastSeen[float] = LastSeen()
+        self._on_hold: set[str] = set()
+        """The jobs (uids) on hold. They are read again after each external change (143)."""
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -90,15 +77,9 @@ class StoreView:
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
         self._known.drop_absent(present)
-        self._held &= present
+        self._on_hold &= present
 
     def take_dirty(self) -> Collection[str] | None:
-        previous = self._last_bars.value or _PreemptionBars()
-        present = _PreemptionBars(*self._answers.barred(), self._quarantine.jobs_barred_from_preemption())
-        if self._last_bars.changed(present):
-            self._mark_bar_changes(previous, present)
-        if self._external_change_seen.changed(self.reader.external_changes.since):
-            self._dirty_jobs.mark(*self._held)
         jobs = self._dirty_jobs.take()
         if jobs is None:
             return None
@@ -106,21 +87,14 @@ class StoreView:
         by_uid = (key for key in jobs if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
-    def _mark_bar_changes(self, previous: _PreemptionBars, present: _PreemptionBars) -> None:
-        """Mark the jobs for which pods may be preempted now, or not any more, or not for another reason."""
-        jobs = {uid for uid, _ in present.jobs ^ previous.jobs}
-        namespaces = present.namespaces ^ previous.namespaces
-        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in present.quarantined ^ previous.quarantined))
-        if namespaces:
-            bodies = (body.metadata for body in self._stores.jobs.values())
-            self._dirty_jobs.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
-        if jobs or namespaces:
-            self.reader.external_changes.note_answer()
-
     def refresh_contexts(self, now: float) -> StoreView:
-        self.now = now
+        self.now, last_change = now, self.reader.external_changes.since
+        self._quarantine.note_ends()
+        self._answers.note_ends()
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
+        if self.reader.external_changes.since != last_change:
+            self._dirty_jobs.mark(*self._on_hold)
         self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
@@ -163,7 +137,7 @@ class StoreView:
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, self._feedback(uid, meta.generation))
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        (self._held.discard if job.status.held_until is None else self._held.add)(uid)
+        (self._on_hold.discard if job.status.held_until is None else self._on_hold.add)(uid)
         return job
 
     def unread(self) -> Iterator[str]:
@@ -199,33 +173,31 @@ class StoreView:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        return self._answers.preemption_bar(job)
-
-    def may_preempt_after_faults(self, job: Job) -> bool:
-        return self._quarantine.may_preempt(job.uid, job.generation)
+        if (bar := self._answers.preemption_bar(job)) is not None:
+            return bar
+        return None if self._quarantine.may_preempt(job.uid, job.generation) else PreemptionBar.INTERNAL_ERROR
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
-    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
         return self.reader.nodes.all_with_use(members, to_delete)
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
         return self.reader.foreign_pods.refresh(self.now)
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING) -> bool:
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
             return False
         meta = body.metadata
         name = f"{meta.namespace}/{meta.name}"
-        self._quarantine.quarantine(
-            "job", uid, name, error, version=meta.generation, in_allocation=in_allocation, at_grant=at_grant
-        )
+        self._quarantine.quarantine("job", uid, name, error, version=meta.generation, stage=stage)
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
         log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+        name = f"{pod.namespace}/{pod.name}"
+        self._quarantine.quarantine("pod", pod.uid, name, error, stage=FaultStage.ALLOCATION)

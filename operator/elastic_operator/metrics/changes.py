@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from elastic_api.status import Change, ConditionType, JobStatus
+from elastic_api.status import LOST, Change, ChangeReason, ConditionType, JobStatus
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.losses import REASONS as LOSSES
 
-RESIZES = {"up": ("ScaledUp",), "down": ("ScaledDown", "QuotaReclaimed", "PreemptedByJob")}
+RESIZES = {
+    "up": (ChangeReason.SCALED_UP,),
+    "down": (ChangeReason.SCALED_DOWN, ChangeReason.QUOTA_RECLAIMED, ChangeReason.PREEMPTED_BY_JOB),
+}
 """Reasons of planned changes of size in the history, by direction."""
 
 
@@ -37,7 +39,7 @@ class JobChanges:
 def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
     """The news in `new` compared with `old`; the job was created at `created` (epoch seconds)."""
     added = _added(old.history, new.history)
-    lost = sum(change.from_ - change.to for change in added if change.reason in LOSSES)
+    lost = sum(change.from_ - change.to for change in added if change.reason in LOST)
     restarts = max(0, new.restarts - old.restarts)
     losses = max(0, min(restarts, lost))
     measured = _measured(old.history, new.history, len(added))

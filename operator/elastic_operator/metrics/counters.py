@@ -22,7 +22,7 @@ RECLAIM = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300, 600)
 RATIO = (0.1, 0.25, 0.5, 0.8, 0.9, 1.1, 1.25, 2, 4, 10)
 QUEUE = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
 """Upper bounds of histograms, in seconds; RATIO without a unit."""
-KINDS = [
+WATCHED_KINDS = [
     "job",
     "pod",
     "policy",
@@ -136,7 +136,7 @@ class Counters:
             " names the object.",
             "kind",
         )
-        for kind in KINDS:
+        for kind in WATCHED_KINDS:
             self.internal_errors.labels(kind)
 
     def _of_jobs(self) -> None:

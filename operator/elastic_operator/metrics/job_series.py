@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from elastic_api.status import ConditionType
-from elastic_operator.metrics.job_times import KINDS
+from elastic_operator.metrics.job_times import TIME_KINDS
 from elastic_operator.metrics.stats import PREFIX, JobStats
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.master_report import report_of
@@ -180,7 +180,7 @@ def _time(jobs: list[JobStats]) -> Metric:
     )
     family = CounterMetricFamily(f"{PREFIX}job_time_seconds", about, labels=[*JOB, "kind"])
     for job in jobs:
-        for kind in KINDS:
+        for kind in TIME_KINDS:
             family.add_metric([*_name(job), kind], job.seconds.get(kind, 0.0))
     return family
 

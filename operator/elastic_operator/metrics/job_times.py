@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.last_plans import LastPlan
 
-KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
+TIME_KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 
 OF_PHASE: Mapping[str, str] = {
     Phase.QUEUED: "waiting",
@@ -49,7 +49,7 @@ class _TimesOfJob:
 
     since: float
     kind: str | None = None
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TIME_KINDS, 0.0))
     master: str = ""
     account: Goodput | None = None
     step: int | None = None
@@ -87,7 +87,7 @@ class JobTimes:
         """Seconds by kind until now. None of them ever gets smaller."""
         job = self._jobs.get(uid)
         if job is None:
-            return dict.fromkeys(KINDS, 0.0)
+            return dict.fromkeys(TIME_KINDS, 0.0)
         _spend(job, self._clock())
         return dict(job.seconds)
 
@@ -132,9 +132,9 @@ def _take_account(job: _TimesOfJob, report: GroupReport) -> None:
     if before is None or account is before:
         return
     parts = {part: account.seconds.get(part, 0.0) for part in OF_PART}
-    began_anew = any(seconds < before.seconds.get(part, 0.0) for part, seconds in parts.items())
+    began_again = any(seconds < before.seconds.get(part, 0.0) for part, seconds in parts.items())
     for part, seconds in parts.items():
-        job.seconds[OF_PART[part]] += seconds if began_anew else seconds - before.seconds.get(part, 0.0)
+        job.seconds[OF_PART[part]] += seconds if began_again else seconds - before.seconds.get(part, 0.0)
 
 
 def _take_step(job: _TimesOfJob, report: GroupReport) -> None:

@@ -92,7 +92,7 @@ Of what fails or waits:
     write error     why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
     avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
     back-off        a time in which nothing is tried for a foreign pod or a gang (kube-scheduler: backoff)
-    doubt           of a job: the next pass would undo this pass's decision about it, so the job is skipped (143)
+    withheld        of a job: it gets nothing, because the next pass would undo this pass's decision about it (143)
     hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
     node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:
                     zone disruption)

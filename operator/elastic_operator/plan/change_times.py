@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from elastic_operator.memory import LastSeen
-from elastic_operator.plan.delay_queue import DelayQueue
+from elastic_operator.memory import DelayQueue, LastSeen
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.team import Team

@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
@@ -55,26 +55,22 @@ class ClusterView(Protocol):
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        """Why no pods may be preempted for the job, by dry runs of the job's own pods; None if they may (139)."""
+        """Why no pods may be preempted for the job, by dry runs of the job's own pods (139), and by the errors that it
+        has caused in the operator (88); None if they may.
+        """
 
-    def may_preempt_after_faults(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
-
-    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
 
-        `to_delete` are pods that are about to be deleted, with their namespaces.
+        `to_delete` are pods that are about to be deleted.
         """
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that wait for GPUs."""
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING) -> bool:
         """Leave out a job that has caused an error in the planner. Its facts say so until it is tried again. Returns
         False if there is no such job.
-
-        `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
-        carried out.
         """
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:

@@ -28,10 +28,7 @@ def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None
         memory.demanded.get((obs, flavor), demand_of_pods, job, pods, flavor)
         memory.good = None
         return
-    bar = view.preemption_bar(job)
-    if bar is None and not view.may_preempt_after_faults(job):
-        bar = PreemptionBar.INTERNAL_ERROR
-    key = obs, view.shape(job), view.assumed(job.uid), bar
+    key = obs, view.shape(job), view.assumed(job.uid), view.preemption_bar(job)
     memory.good = memory.demanded.get(key, _demand_with, *key)
 
 

@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_api.status import JobStatus
+from elastic_operator.memory import DelayQueue
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.job.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
 class LastPlan:
-    """A job's last plan: its input, its status, and when (`due`, monotonic) it is made again if nothing changes."""
+    """A job's last plan: its input, its status, and when it is made again if nothing changes."""
 
     obs: Observation
     assignment: Assignment | None
-    due: float
+    due_monotonic: float
     status: JobStatus
 
     def is_current(self, obs: Observation, at: float) -> bool:
         """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due  # unchanged means identical (23)
+        return self.obs is obs and at < self.due_monotonic  # unchanged means identical (23)
 
 
 class LastPlans:
@@ -38,7 +38,7 @@ class LastPlans:
         self._outdated: dict[str, None] = {}
         """Jobs whose last plan may be made from an older observation."""
 
-    def observed(self, uids: Iterable[str]) -> None:
+    def note_observed(self, uids: Iterable[str]) -> None:
         """Note that these jobs were observed again, so their plans may be outdated."""
         for uid in uids:
             self._last.setdefault(uid)
@@ -49,7 +49,7 @@ class LastPlans:
         uid = planned.obs.job.uid
         if uid in self._last:
             self._last[uid] = planned
-            self._due.set(uid, planned.due)
+            self._due.set(uid, planned.due_monotonic)
             self._outdated.pop(uid, None)
 
     def last_plan(self, uid: str) -> LastPlan | None:
@@ -96,7 +96,7 @@ class LastPlans:
         if uid not in self._last:
             return
         if (planned := self._last[uid]) is not None:
-            self._last[uid] = replace(planned, due=-inf)
+            self._last[uid] = replace(planned, due_monotonic=-inf)
         self._due.drop(uid)
         self._outdated[uid] = None
 

@@ -30,7 +30,7 @@ from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import gpus_by_resource
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import UNUSED, Node, NodeUse
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.remaining_pods import frozen_demand
@@ -38,14 +38,14 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
 """A job is withheld for this long at most, unless it would have two masters."""
-DOUBT_SECONDS = 60.0
-"""The time of the first doubt about a job is forgotten this long after the last doubt."""
+REMEMBERED_SECONDS = 60.0
+"""The time when a job was first to be withheld is forgotten this long after the last such time."""
 TWO_MASTERS = "The job would have two masters."
 _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
 
-class _DoubtedStep(NamedTuple):
+class _Withheld(NamedTuple):
     """When a job was to be withheld: for the first time, and for the last one (epoch seconds)."""
 
     since: float
@@ -57,14 +57,14 @@ class LookaheadAllocator:
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
-        self._doubts: dict[str, _DoubtedStep] = {}
+        self._withheld: dict[str, _Withheld] = {}
         """The jobs (uids) for which a decision would not have lasted."""
         self.again_at_epoch = inf
         """When (epoch seconds) the first of the jobs that were withheld is served again, if nothing else changes."""
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
+        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
         return self._now.futile_preemptors
 
     def allocate_unchecked(self, inputs: AllocationInputs) -> Allocation:
@@ -84,20 +84,20 @@ class LookaheadAllocator:
             if more.keys() <= withheld.keys():
                 break
             withheld |= more
-        allocation.would_not_last = withheld
-        times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in withheld)
+        allocation.withheld = withheld
+        times = (self._withheld[uid].since + PATIENCE_SECONDS for uid in withheld)
         self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation
 
     def _is_withheld(self, uid: str, why: str, now: float) -> bool:
         """Whether the job is withheld: for ten seconds at most, or for as long as it would have two masters."""
-        since = self._doubts[uid].since if uid in self._doubts else now
-        self._doubts[uid] = _DoubtedStep(since, now)
+        since = self._withheld[uid].since if uid in self._withheld else now
+        self._withheld[uid] = _Withheld(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
 
     def _forget_old(self, now: float) -> None:
-        known = self._doubts.items()
-        self._doubts = {uid: doubt for uid, doubt in known if doubt.since <= now < doubt.last + DOUBT_SECONDS}
+        known = self._withheld.items()
+        self._withheld = {uid: one for uid, one in known if one.since <= now < one.last + REMEMBERED_SECONDS}
 
 
 def would_not_last(inputs: AllocationInputs, first: Allocation, second: Allocation) -> dict[str, str]:
@@ -173,7 +173,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         undelayed_size=assignment.replicas,
         is_admitted=assignment.replicas > 0,
     )
-    made = [Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role)) for slot in assignment.create]
+    made = [Member.at(slot.pod_name(job.uid), slot, job.shape.of(slot.role)) for slot in assignment.create]
     after = with_members(before_creates, made)
     running_since = (job.running_since if job.members else now) if after.members else None
     waiting_since = (job.waiting_since or now) if after.lacks_minimum else None
@@ -182,13 +182,12 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:
     """The node when these foreign pods are bound to it, and all leaving pods have left."""
-    if not came and not node.leaving and not node.leaving_by:
+    if not came and node.leaving == UNUSED:
         return node
-    used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
+    use = node.used
+    requests, gpus = Counter(use.requests), {name: Counter(held) for name, held in use.gpus_by_namespace.items()}
     for pod in came:
-        used.update(pod.shape.requests)
-        used_by.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
-    ports = node.used_ports.union(*(pod.shape.host_ports for pod in came))
-    return replace(
-        node, used=used, used_by=used_by, used_ports=ports, leaving={}, leaving_ports=frozenset(), leaving_by={}
-    )
+        requests.update(pod.shape.requests)
+        gpus.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
+    ports = use.ports.union(*(pod.shape.host_ports for pod in came))
+    return replace(node, used=NodeUse(requests, ports, gpus), leaving=UNUSED)

@@ -42,7 +42,7 @@ class ObservedJobs:
 
     `uids` is the view's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
     demand; None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
-    of all their members. `to_delete` are the pods that are about to be deleted, with their namespaces.
+    of all their members. `to_delete` are the pods that are about to be deleted.
     """
 
     uids: Collection[str] | None = None
@@ -50,7 +50,7 @@ class ObservedJobs:
     demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
     demands: tuple[JobDemand, ...] = ()
     members: frozenset[str] = frozenset()
-    to_delete: tuple[tuple[str, OwnPod], ...] = ()
+    to_delete: tuple[OwnPod, ...] = ()
 
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
@@ -72,9 +72,7 @@ class ObservedJobs:
     def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
         all_obs, demands, members, to_delete = {**self.obs, **obs}, self.demands, self.members, self.to_delete
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
-            to_delete = tuple(
-                (one.job.namespace, deletion.pod) for one in all_obs.values() for deletion in one.to_delete
-            )
+            to_delete = tuple(deletion.pod for one in all_obs.values() for deletion in one.to_delete)
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)

@@ -8,24 +8,24 @@ identity (23). A property test checks that a planner with caches decides like a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import SingleCache
-from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.memory import DelayQueue, SingleCache
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
+from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.facts.decisions import Grant, Plan
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -103,7 +103,7 @@ class Planner:
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
+        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
         return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------
@@ -111,8 +111,10 @@ class Planner:
     def read_ahead(self, view: ClusterView) -> Iterator[None]:
         """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        A job that changes between two steps is observed again.
+        A job that changes between two steps is observed again. Deleted jobs are forgotten.
         """
+        if (uids := view.jobs()) is not self._observed_jobs.uids:
+            self._forget_deleted(uids)
         for uid in view.unread():
             self._observe(view, uid)
             self._demand(view, uid)
@@ -126,7 +128,7 @@ class Planner:
         for uid in uids:
             self._demand(view, uid)
         self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
-        self.plans.observed(uids)
+        self.plans.note_observed(uids)
         return self._observed_jobs.obs, self._take_inputs(view)
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
@@ -161,25 +163,23 @@ class Planner:
         if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if (job.quarantine or job.deleted) and known is not None and known.job is job:  # by identity (23)
-            obs = known
-        elif job.quarantine or job.deleted:
-            obs = Observation(job, job.status)
-            if job.quarantine:
-                in_allocation = job.quarantine.in_allocation
-                memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
-        else:
+        if not job.quarantine:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
+        elif known is not None and known.job is job:  # by identity (23)
+            obs = known
+        else:
+            obs, in_allocation = Observation(job, job.status), job.quarantine.in_allocation
+            memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
         self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs
 
     def quarantine(
-        self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
+        self, view: ClusterView, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING
     ) -> Observation | None:
         """Quarantine a job that has caused an error, and observe it; None if the job is deleted."""
-        if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
+        if not view.quarantine(uid, error, stage=stage):
             return None
         obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.read_job(uid))
         self._observe_at.set(uid, -inf)
@@ -230,12 +230,12 @@ class Planner:
 
     def _blame(self, view: ClusterView, inputs: AllocationInputs, error: Exception) -> bool:
         """Quarantine the jobs and foreign pods at which the allocation raises; returns whether there are any."""
-        found = culprits_of_allocation(inputs)
+        found = _culprits_of_allocation(inputs)
         for bad in found:
             if isinstance(bad, ForeignPod):
                 view.quarantine_pod(bad, error)
             else:
-                self.quarantine(view, bad.uid, error, in_allocation=True)
+                self.quarantine(view, bad.uid, error, stage=FaultStage.ALLOCATION)
         return bool(found)
 
     def _allocate(
@@ -303,6 +303,19 @@ def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> Allo
     """The input of the allocation. The search for culprits uses the same input."""
     limits = reclaim.eviction_limits(gpus_in(inputs))
     return replace(inputs, now=now, reclaim_stopped=reclaim.stopped, eviction_limits=limits)
+
+
+def _culprits_of_allocation(inputs: AllocationInputs) -> list[JobDemand | ForeignPod]:
+    """The jobs and foreign pods that cause an error in an allocation."""
+    everyone: tuple[JobDemand | ForeignPod, ...] = (*inputs.jobs, *inputs.foreign_pods)
+
+    def work(some: Sequence[JobDemand | ForeignPod]) -> None:
+        jobs = tuple(one for one in some if isinstance(one, JobDemand))
+        foreign_pods = tuple(one for one in some if isinstance(one, ForeignPod))
+        allocation = allocate(replace(inputs, jobs=jobs, foreign_pods=foreign_pods))
+        _ = allocation.evictions, allocation.nominations  # reasons and grants are made when they are read
+
+    return culprits(everyone, work)
 
 
 def _valid_until(obs: Observation, now: float) -> float:

@@ -69,11 +69,14 @@ class FailureLogs:
         self._turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods as the planner may see them: failed, with the content of their logs, or not failed yet."""
+        """The job's pods as the planner may see them: failed, with the content of their logs, or not failed yet. A
+        standby reads no logs.
+        """
         failed = list(filter(_is_worth_reading, pods))
         if not failed:
             return pods
-        self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
+        if self.session.remaining() > 0:
+            self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
         self._note_use(failed)
         return tuple(self._with_log(pod) if _is_worth_reading(pod) else pod for pod in pods)
 

@@ -12,7 +12,7 @@ from elastic_api.status import MAX_METRICS
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_worker import contract
 
-MAX_CHANGES = 20
+MAX_REPORTED_CHANGES = 20
 MAX_GIVEN_UP = 3
 """The most pods that are named. If there are more, they have one cause."""
 MAX_FLAGS = 8
@@ -90,7 +90,7 @@ class _Status(_Struct, frozen=True):
     given_up: Annotated[tuple[_GivenUp, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
     unused_flags: tuple[str, ...] = ()
     training: _Training = _Training()
-    changes: Annotated[tuple[_Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
+    changes: Annotated[tuple[_Change, ...], msgspec.Meta(max_length=MAX_REPORTED_CHANGES)] = ()
 
 
 _decode = msgspec.json.Decoder(_Status).decode

@@ -31,6 +31,9 @@ from elastic_worker.contract import STATUS_LIMIT_BYTES
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 30.0
+"""The time between two questions in calm times. If a master has not answered a new leader for this long, it may be out
+of reach for good.
+"""
 PROGRESS_SECONDS = 0.75 * POLL_SECONDS
 """A report without news is passed on if it is this much later than the last one. In calm times each report is."""
 FAST_POLL_SECONDS = 1.0
@@ -54,8 +57,8 @@ cause ten writes a second.
 class _Polled:
     """The master of the job with that uid. It is asked again and again, and at once to `poll_now`.
 
-    `last_answer_at` is when it last answered, or when it was first asked. It has been asked every second since
-    `fast_since`, if at all. Both times are without the steps of the clock.
+    `began` is when it was first asked, `last_answer_at` when it last answered, at first `began`. It has been asked
+    every second since `fast_since`, if at all. All times are without the steps of the clock.
     """
 
     uid: str
@@ -63,6 +66,7 @@ class _Polled:
     task: asyncio.Task[None] | None = None
     poll_now: asyncio.Event = field(default_factory=asyncio.Event)
     report: GroupReport | None = None
+    began: float = 0.0
     last_answer_at: float = 0.0
     fast_since: float | None = None
 
@@ -87,6 +91,8 @@ class MasterPoller:
         self._dirty_jobs = dirty_jobs
         self._now, self._on_change, self._stepped = now, on_change, stepped
         self._polled: dict[str, _Polled] = {}
+        self._asked: set[str] = set()
+        """The jobs (uids) whose master this leader has seen start, or has asked for long or with success."""
         self._turns = FairSemaphore(MAX_POLLS_AT_ONCE, MAX_POLLS_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
@@ -96,6 +102,12 @@ class MasterPoller:
         """The last report of the job's master with news; the same object until the next news."""
         polled = self._polled.get(uid)
         return polled.report if polled else None
+
+    def report_pending(self, uid: str) -> bool:
+        """Whether this leader did not see the job's master start, has no report of it, and has not asked it for long.
+        It has not asked at all before the job's first `follow`.
+        """
+        return uid not in self._asked
 
     def last_answer_at(self, uid: str) -> float | None:
         """When the job's master last answered, or when the operator began to ask it every second, whichever is later;
@@ -112,12 +124,13 @@ class MasterPoller:
         """Ask this master of the job from now on; None to ask none."""
         polled = self._polled.get(uid)
         if target is None:
+            self._asked.add(uid)
             self._forget(uid)
         elif polled is None or polled.target.master_uid != target.master_uid:
             self._forget(uid)
             now = self._without_steps()
             self._polled[uid] = begun = _Polled(
-                uid, target, last_answer_at=now, fast_since=now if target.fast else None
+                uid, target, began=now, last_answer_at=now, fast_since=now if target.fast else None
             )
             begun.task = asyncio.create_task(self._poll_periodically(begun))
         elif polled.target != target:
@@ -130,6 +143,7 @@ class MasterPoller:
     def forget_deleted(self, present: Set[str]) -> None:
         for uid in self._polled.keys() - present:
             self._forget(uid)
+        self._asked &= present
         for buckets in (self._of_job, self._of_namespace):
             buckets.forget_full()
 
@@ -163,9 +177,11 @@ class MasterPoller:
         elif known is not None and now - polled.last_answer_at >= MASTER_SILENT_SECONDS:
             since = known.silent_since or polled.last_answer_at + self._stepped()
             report = replace(known, silent_since=since)
-        if report is None or not self._may_pass_on(polled, known, report):
+        if report is not None and self._may_pass_on(polled, known, report):
+            polled.report = report
+        elif polled.uid in self._asked or now - polled.began < POLL_SECONDS:
             return
-        polled.report = report
+        self._asked.add(polled.uid)
         self._dirty_jobs.mark(polled.uid)
         self._on_change()
 

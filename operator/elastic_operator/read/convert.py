@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 
@@ -11,7 +10,7 @@ import msgspec
 from elastic_api import template
 from elastic_api.quantity import amount
 from elastic_operator.build.names import secret_name
-from elastic_operator.cluster.meta import Condition
+from elastic_operator.cluster.meta import Condition, find_condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
 from elastic_operator.plan.facts import node as model
@@ -99,7 +98,7 @@ def is_out_of_service(node: Node) -> bool:
 
 def ready_since(node: Node) -> float:
     """When a Ready node became Ready, by its status."""
-    ready = _condition(node.status.conditions, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     return epoch((ready and ready.last_transition_time) or "")
 
 
@@ -110,7 +109,7 @@ def age_at(node: Node, time: float) -> float:
 
 def unready_since(node: Node) -> float | None:
     """When the node stopped being Ready; None if it is Ready. For a node that never reported, its creation."""
-    ready = _condition(node.status.conditions, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     if ready is not None and ready.status == "True":
         return None
     return epoch((ready and ready.last_transition_time) or node.metadata.creation_timestamp or "")
@@ -192,7 +191,7 @@ def _not_placed(pod: Pod) -> Condition | None:
 
     When the gates are removed, the condition stays as it is until kube-scheduler has looked at the pod.
     """
-    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
     if pod.spec.node_name or pod.spec.scheduling_gates or scheduled is None or scheduled.status != "False":
         return None
     return scheduled if scheduled.reason != "SchedulingGated" else None
@@ -200,7 +199,7 @@ def _not_placed(pod: Pod) -> Condition | None:
 
 def disruption(pod: Pod) -> str:
     """How the cluster ended the pod, or is ending it; "" if the cluster did not end it."""
-    target = _condition(pod.status.conditions, "DisruptionTarget")
+    target = find_condition(pod.status.conditions, "DisruptionTarget")
     if target is not None and target.status == "True":
         return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
     reason = pod.status.reason
@@ -263,7 +262,7 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
         name, waiting = next((trouble for trouble in troubles if trouble[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
     ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
-    staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
+    staged = find_condition(pod.status.conditions, SANDBOX_IS_READY)
     is_staged = staged is not None and staged.status == "True"
     since = _staged_since(pod, staged) if staged is not None and is_staged else None
     times = () if _clock_is_behind(pod) else filter(None, (*map(_time, (*begun, *ended)), since))
@@ -283,7 +282,7 @@ def _staged_since(pod: Pod, staged: Condition) -> float | None:
     moment when the kubelet first saw the pod. That time is subtracted.
     """
     since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
-    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
     bound = _time(scheduled.last_transition_time if scheduled else None) or _time(pod.metadata.creation_timestamp)
     return since if since is None or seen is None or bound is None else since - max(0.0, seen - bound)
 
@@ -302,16 +301,17 @@ def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
     `deleting_since` is the time of the deletion's request; the API's deletionTimestamp is the end of the grace.
     """
     meta, conditions = pod.metadata, pod.status.conditions
-    scheduled = _condition(conditions, "PodScheduled")
+    scheduled = find_condition(conditions, "PodScheduled")
     tried = _not_placed(pod)
     placed = scheduled is not None and scheduled.status == "True"
-    ready = _condition(conditions, "Ready")
+    ready = find_condition(conditions, "Ready")
     grace = float(meta.deletion_grace_period_seconds) if meta.deletion_grace_period_seconds else 0.0
     deadline = _time(meta.deletion_timestamp)
     return OwnPod(
         load.requests,
         load.gpus,
         load.host_ports,
+        namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         role=role,
@@ -361,10 +361,6 @@ def _nnodes(text: str) -> tuple[int, int] | None:
 
 def _time(time: str | None) -> float | None:
     return epoch(time) if time else None
-
-
-def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
-    return next((c for c in conditions or () if c.type == type_), None)
 
 
 def _sentence(cause: str, message: str) -> str:

@@ -18,25 +18,26 @@ from elastic_operator.read import convert
 
 @dataclass(frozen=True, slots=True)
 class CountedPod:
-    """A pod as counted.
-
-    `node`: the node that it is bound or pinned to. `controller_uid`: the uid of the job that the pod names as its
-    controller. `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is foreign, requests
-    GPUs, and has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
-    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it. `victims`:
-    the pods (uids) that were or will be evicted for this foreign pod (203).
-    """
+    """A pod as counted."""
 
     pod: Pod
     node: str | None
+    """The node that it is bound or pinned to."""
     load: Load
     controller_uid: str | None
+    """The uid of the job that the pod names as its controller."""
     own: OwnPod | None
+    """The pod as a pod of that job; None if the claim is false."""
     waits: bool = False
-    unread: bool = False
+    """Whether the pod is foreign, requests GPUs, and has no node yet."""
+    unreadable: bool = False
+    """Whether the pod could not be read."""
     orphan: bool = False
+    """Whether the pod was ours, and its job is deleted."""
     nominated: bool = False
+    """Whether the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it."""
     victims: tuple[str, ...] = ()
+    """The pods (uids) that were or will be evicted for this foreign pod (203)."""
 
     @property
     def uses_node(self) -> bool:
@@ -98,9 +99,9 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
     return controller
 
 
-def unread(pod: Pod, load: Load) -> CountedPod:
+def unreadable(pod: Pod, load: Load) -> CountedPod:
     claims = controlling_job(pod)
-    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unread=True)
+    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unreadable=True)
 
 
 def quantities_of(pod: Pod) -> Counter[str]:

@@ -40,6 +40,10 @@ class ExternalChanges:
         if self._changed or differs:
             self.since, self._changed = now, False
 
+    def begin(self) -> None:
+        """Begin with the next refresh: a standby does not see all changes."""
+        self._changed = True
+
     def note_answer(self) -> None:
         """Note that the API server's answer about a job's pods differs from the one before (139)."""
         self._changed = True

@@ -10,7 +10,7 @@ from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.memory import EMPTY_SET, LastSeen
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
@@ -50,11 +50,13 @@ class JobContexts:
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes, settings)
         self._default_team = settings.allocation.default_team
+        self._teams = Teams((), {}, self._default_team)
         self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
         """Read the contexts at `now` (epoch seconds). Returns whether the plan of any job may be affected."""
         teams = self._policies.refresh()
+        self._teams = Teams(teams.teams, teams.team_of, self._default_team)
         unready, availability = self._nodes.refresh(now), self._nodes.availability
         self._external_changes.refresh(availability, teams, now)
         outage, class_of, pruned = self._nodes.outages.present, self._uncounted.class_of(), self._pruned_fields.fields
@@ -66,8 +68,7 @@ class JobContexts:
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
-            unready={name: node.since for name, node in unready.items()},
-            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service) or EMPTY_SET,
+            unready=unready,
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             evicted_for=unwritten_evictions(self._specs.status(body), pods, self._ledger),
@@ -100,13 +101,12 @@ class JobContexts:
 
         It is at least one second, because a deletion with no grace is a forced deletion.
         """
-        ceiling = self._policies.resolved.grace_ceiling(namespace)
+        ceiling = self._teams.team_of(namespace).grace_seconds
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def _flap_window(self, body: objects.CustomObject) -> FlapWindow | None:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved = self._policies.resolved
-        team = Teams(resolved.teams, resolved.team_of, self._default_team).team_of(body.metadata.namespace)
-        return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)
+        takes_turns = self._teams.team_of(body.metadata.namespace).quantum_seconds is not None
+        return FlapWindow(self._external_changes.since, takes_turns)

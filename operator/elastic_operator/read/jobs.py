@@ -21,7 +21,8 @@ class JobInputs(NamedTuple):
     """The inputs of one job. Equal inputs give an equal job until a time in them comes.
 
     `pods` are the job's own pods. While all nodes of the job are Ready, `feedback` lacks the time of the master's last
-    answer and the group by the logs, so that news of these does not make the operator read the job again.
+    answer and the group by the logs, so that news of these does not make the operator read the job again. No report is
+    pending without a master that runs.
     """
 
     body: objects.CustomObject
@@ -58,6 +59,8 @@ class Jobs:
         context = self._contexts.context_of(body, pods)
         if not context.unready:
             feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
+        if feedback.report_pending and not any(pod.master_epoch and pod.main.running_since for pod in pods):
+            feedback = replace(feedback, report_pending=False)
         return JobInputs(body, pods, context, self._ledger.foreign_names(body.metadata.uid), feedback)
 
     def inputs_without_spec(

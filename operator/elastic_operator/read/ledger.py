@@ -27,7 +27,7 @@ from elastic_operator.plan.facts.node import HostPort, Node, Resources
 from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
-from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
+from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unreadable
 from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.sums import PodIndex, PodSum
 from elastic_operator.read.terminating_pods import TerminatingPods
@@ -179,45 +179,34 @@ class Ledger:
         foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign) or EMPTY_SET
 
-    def with_use(
-        self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
-    ) -> Node:
+    def with_use(self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[OwnPod] = ()) -> Node:
         """The node with its use by pods, without `members`: the pods (uids, also of `Assumed`) that are counted
         elsewhere.
 
-        `leaving` are the pods among `members` that are about to be deleted, each with its namespace: they count as
-        leaving.
+        `leaving` are the pods among `members` that are about to be deleted: they count as leaving.
         """
         foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         leaving_use = PodSum(self._gpu_resources)
-        for namespace, pod in leaving:
-            leaving_use.add(namespace, pod)
+        for pod in leaving:
+            leaving_use.add(pod.namespace, pod)
         for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
             is_leaving = own.deleting_since is not None and not self._terminating.is_overdue(uid)
-            (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
+            (leaving_use if is_leaving else used).add(own.namespace, own)
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)
-        return replace(
-            node,
-            used=dict(used.requests),
-            used_ports=frozenset(used.ports),
-            leaving=dict(leaving_use.requests),
-            leaving_ports=frozenset(leaving_use.ports),
-            used_by=used.by_namespace(),
-            leaving_by=leaving_use.by_namespace(),
-        )
+        return replace(node, used=used.as_use(), leaving=leaving_use.as_use())
 
     def bound_use(self, node: str) -> Resources:
         """The resources that bound pods use on the node, without our leaving pods that are not overdue."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
-        return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
+        return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used.requests
 
     def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""
@@ -303,13 +292,13 @@ class Ledger:
             is_own = before is not None and before.own is not None and not convert.is_ended(pod)
             if before is not None and is_own and pod.spec.node_name in ("", before.node):
                 return before
-            return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
+            return unreadable(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
 
     def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """Read the pod. Raises any error that its content causes. In most changes the pod's spec is unchanged; then its
         requests are kept.
         """
-        same = before is not None and not before.unread and before.pod.spec == pod.spec
+        same = before is not None and not before.unreadable and before.pod.spec == pod.spec
         load = before.load if before and same else self._load_of(pod)
         owner = controlling_job(pod)
         own = self._own(pod, owner, load)

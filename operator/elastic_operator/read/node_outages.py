@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.node import Unready
 from elastic_operator.plan.facts.node_outage import BACK_SECONDS, MIN_OUTAGE_NODES, NodeOutage, NodeTimes, node_outage
 from elastic_operator.read import convert
 
@@ -20,22 +20,6 @@ log = logging.getLogger(__name__)
 
 BIRTH_SECONDS = 60.0
 """A node is created some time before it is first Ready. A node that has never been Ready is no loss."""
-
-
-class UnreadyNode(NamedTuple):
-    """A node that is not Ready.
-
-    `written` is the time in the node's status when it stopped being Ready; `since` is the time that the operator uses
-    instead (29). `out_of_service`: whether the node has the taint of that name, so somebody has given it up.
-    """
-
-    written: float
-    since: float
-    out_of_service: bool = False
-
-
-Unready = Mapping[str, UnreadyNode]
-"""The nodes that are not Ready, by name."""
 
 
 class NodeOutages:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -11,12 +11,12 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import Node, Unready, UnreadyNode
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.node_outages import NodeOutages, Unready, UnreadyNode
+from elastic_operator.read.node_outages import NodeOutages
 
 log = logging.getLogger(__name__)
 
@@ -133,23 +133,21 @@ class Nodes:
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
-    def all_with_use(self, members: Set[str], to_delete: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def all_with_use(self, members: Set[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
         """All nodes with their use. `members` are the pods in the allocation's input, `to_delete` are about to be
         deleted.
 
-        `to_delete` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
-        object as before.
+        Pods that are not bound yet hold nothing. An unchanged node is the same object as before.
         """
-        to_delete = tuple(to_delete)
         seen = self._revision(), self._ledger.revision, members, to_delete
         return self._all.get(seen, self._read_all, members, to_delete)
 
-    def _read_all(self, members: Set[str], to_delete: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        by_node: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
-        for namespace, pod in to_delete:
+    def _read_all(self, members: Set[str], to_delete: Sequence[OwnPod]) -> tuple[Node, ...]:
+        by_node: dict[str, tuple[OwnPod, ...]] = {}
+        for pod in to_delete:
             if pod.node and pod.bound and pod.active:
-                by_node[pod.node] = (*by_node.get(pod.node, ()), (namespace, pod))
-        given_up = {pod.uid for _, pod in to_delete if pod.deleting_since is None}
+                by_node[pod.node] = (*by_node.get(pod.node, ()), pod)
+        given_up = {pod.uid for pod in to_delete if pod.deleting_since is None}
         counted_elsewhere = members | given_up if given_up else members
         stored = self._stored.values()
         looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
@@ -159,14 +157,12 @@ class Nodes:
         return nodes
 
     def _read_node(
-        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[OwnPod, ...]
     ) -> Node | None:
         node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, to_delete))
         return node if node is not None else self._closed(stored, counted_elsewhere, to_delete)
 
-    def _closed(
-        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[tuple[str, OwnPod], ...]
-    ) -> Node | None:
+    def _closed(self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[OwnPod, ...]) -> Node | None:
         """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
         try:
             return self._with_use(convert.closed_node, stored, counted_elsewhere, to_delete)
@@ -179,7 +175,7 @@ class Nodes:
         as_fact: Callable[[objects.Node], Node],
         stored: objects.Node,
         counted_elsewhere: Set[str],
-        to_delete: tuple[tuple[str, OwnPod], ...],
+        to_delete: tuple[OwnPod, ...],
     ) -> Node:
         """The node as the function `as_fact` reads it, with its use by pods. While neither changes, it is the same
         object.

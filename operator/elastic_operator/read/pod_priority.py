@@ -1,5 +1,5 @@
-"""Decides which PriorityClass the pods of a job may have (97), and finds the priorities that they get. `priority` reads
-the class that orders the job among jobs.
+"""Decides which PriorityClass the pods of a job may have (97), and finds the lowest priority that they get. `priority`
+reads the class that orders the job among jobs.
 
 Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
 kube-scheduler would not. If a template names a class that preempts, the pods get the operator's own classes instead,
@@ -39,12 +39,11 @@ class PodPriorities:
             ROLE_WORKER: settings.worker_priority_class_name,
         }
 
-    def of_pods(self, spec: JobSpec, *, has_own_class: bool) -> tuple[int, int]:
-        """The priorities that the API server gives the master's pod and the workers' pods. With `has_own_class` they
-        get the operator's classes instead of the templates'.
+    def lowest_of_pods(self, spec: JobSpec, *, has_own_class: bool) -> int:
+        """The lowest priority that the API server gives the pods. With `has_own_class` they get the operator's classes
+        instead of the templates'.
         """
-        master, worker = (self._of_pod(spec, role, has_own_class) for role in (ROLE_MASTER, ROLE_WORKER))
-        return master, worker
+        return min(self._of_pod(spec, role, has_own_class) for role in (ROLE_MASTER, ROLE_WORKER))
 
     def _of_pod(self, spec: JobSpec, role: str, has_own_class: bool) -> int:
         theirs = "" if has_own_class else spec.template_of(role)["spec"].get("priorityClassName") or ""

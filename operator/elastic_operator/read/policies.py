@@ -13,7 +13,7 @@ from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, SingleCache
-from elastic_operator.plan.blame import culprits
+from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies, resolve
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 class Policies:
     """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    If a policy causes an error in the operator, the policy counts by its last version without an error (88). If only
-    several policies together cause the error, all teams stay as they are.
+    If a policy is unreadable (99), or causes an error in the operator (88), its last good spec counts. If only several
+    policies together cause the error, all teams stay as they are.
     """
 
     def __init__(
@@ -77,18 +77,17 @@ class Policies:
         fault = self._quarantine.fault(meta.uid, meta.generation)
         if fault is None:
             try:
-                return policy_of(body)
+                policy = policy_of(body)
+                return self._stand_in(policy) if policy.invalid else policy
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
                 fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
         created = convert.epoch(meta.creation_timestamp or "")
-        return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
+        return self._stand_in(Policy(meta.uid, meta.name, created, None, fault=fault.message))
 
-    def _stand_in(self, policy: Policy, fault: str) -> Policy:
-        """The policy's last good version; without a good version, a policy without a spec."""
+    def _stand_in(self, policy: Policy) -> Policy:
+        """The policy with its last good spec; None if there is none, or the operator raised at that spec."""
         good = self._good.get(policy.uid)
-        if good is None or good.spec is policy.spec:
-            return replace(policy, spec=None, fault=fault)
-        return replace(good, fault=fault)
+        return replace(policy, spec=None if good is None or good.spec is policy.spec else good.spec)
 
     def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> ResolvedPolicies:
         """The teams. Policies at which this fails count by their last good version."""
@@ -114,7 +113,7 @@ class Policies:
         version = body.metadata.generation
         fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
         self._parsed.drop(policy.uid)
-        return self._stand_in(policy, fault.message)
+        return self._stand_in(replace(policy, fault=fault.message))
 
 
 def policy_of(body: objects.CustomObject) -> Policy:

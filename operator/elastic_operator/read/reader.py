@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pruned_fields import PrunedFields
@@ -11,7 +9,7 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
-from elastic_operator.read.foreign.foreign_pod import PodBackoff
+from elastic_operator.read.foreign.foreign_pod import NominationProgress
 from elastic_operator.read.foreign.foreign_pods import ForeignPods
 from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.jobs import Jobs
@@ -24,11 +22,7 @@ from elastic_operator.settings import Settings
 
 
 class Reader:
-    """The parts that read the stores.
-
-    Args:
-        backoff, is_being_cleared: As in `ForeignPods`.
-    """
+    """The parts that read the stores."""
 
     def __init__(
         self,
@@ -39,9 +33,8 @@ class Reader:
         clock: ServerClock,
         quarantine: Quarantine,
         pruned_fields: PrunedFields | None = None,
-        backoff: Callable[[str], PodBackoff | None] = lambda _uid: None,
-        is_being_cleared: Callable[[str], bool] = lambda _node: False,
     ) -> None:
+        self.nomination_progress = NominationProgress(clock.time)
         self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
         self.first_seen, self.pruned_fields = FirstSeen(clock), pruned_fields or PrunedFields(PLURAL)
         self.specs = Specs(self.first_seen, settings.allocation.gpu_resources)
@@ -61,13 +54,7 @@ class Reader:
             ledger=ledger,
             now=clock.time,
         )
-        self.jobs = Jobs(
-            ledger,
-            settings,
-            specs=self.specs,
-            contexts=self.job_contexts,
-            first_seen=self.first_seen,
-        )
+        self.jobs = Jobs(ledger, settings, specs=self.specs, contexts=self.job_contexts, first_seen=self.first_seen)
         self.foreign_pods = ForeignPods(
             ledger,
             settings,
@@ -75,6 +62,5 @@ class Reader:
             clock=clock,
             quarantine=quarantine,
             volumes=self.shapes.volumes,
-            backoff=backoff,
-            is_being_cleared=is_being_cleared,
+            progress=self.nomination_progress,
         )

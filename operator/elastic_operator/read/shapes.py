@@ -18,18 +18,17 @@ from elastic_operator.plan.facts.pod_shape import VolumeFacts
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.settings import Settings
-from elastic_worker.contract import ROLE_MASTER
 
 
 class _Key(NamedTuple):
     """The inputs of a shape: the job's spec and namespace, the volumes of the claims that the spec names, and the
-    priorities of the job's pods.
+    lowest priority of the job's pods.
     """
 
     generation: int
     namespace: str
     volumes: VolumeFacts
-    priorities: tuple[int, int]
+    lowest_priority: int
 
 
 class Shapes:
@@ -66,23 +65,23 @@ class Shapes:
         """The shape of a pod of that role, from the last result of `shape_of` for that job."""
         _, shape = self._shapes.peek(job.uid) or (None, None)
         assert shape is not None, "asked of jobs for which `shape_of` was called"
-        return shape.master if role == ROLE_MASTER else shape.worker
+        return shape.of(role)
 
     def shape_of(self, job: Job) -> JobShape:
         """The shapes of the job's pods; the same object while they do not change."""
         last, _ = self._shapes.peek(job.uid) or (None, None)
         claims = last.volumes if last is not None and last.generation == job.generation else claims_of(_readable(job))
         volumes = self.volumes(job.namespace, claims)
-        priorities = self._priorities.of_pods(_readable(job), has_own_class=job.context.has_own_class)
-        key = _Key(job.generation, job.namespace, volumes, priorities)
-        return self._shapes.get(job.uid, key, self._shape, job, volumes, priorities)
+        lowest = self._priorities.lowest_of_pods(_readable(job), has_own_class=job.context.has_own_class)
+        key = _Key(job.generation, job.namespace, volumes, lowest)
+        return self._shapes.get(job.uid, key, self._shape, job, volumes, lowest)
 
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
         """The known facts on the volumes of these claims."""
         return {name: self._claim_state(namespace, name) for name in claims}
 
-    def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
-        return shape_of_spec(_readable(job), job.uid, settings=self._settings, volumes=volumes, priorities=priorities)
+    def _shape(self, job: Job, volumes: VolumeFacts, lowest: int) -> JobShape:
+        return shape_of_spec(_readable(job), job.uid, settings=self._settings, volumes=volumes, lowest_priority=lowest)
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self._claims.named(name, namespace)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from elastic_operator.memory import EMPTY_SET
 from elastic_operator.plan.facts.gpus import gpus_by_resource
-from elastic_operator.plan.facts.node import HostPort, Resources
+from elastic_operator.plan.facts.node import HostPort, NodeUse, Resources
 from elastic_operator.plan.facts.requirements import Load
 
 
@@ -40,6 +40,9 @@ class PodSum:
 
     def copy(self) -> PodSum:
         return PodSum(self.gpu_resources, self.requests.copy(), self.ports.copy(), self.gpus.copy(), self.pods)
+
+    def as_use(self) -> NodeUse:
+        return NodeUse(dict(self.requests), frozenset(self.ports), self.by_namespace())
 
     def by_namespace(self) -> dict[str, Resources]:
         """Namespace -> extended resource -> GPUs."""

@@ -125,7 +125,7 @@ def _read_again(
     classes: Store[objects.PriorityClass],
     settings: Settings,
 ) -> SnapshotJob:
-    """The job with the priorities and the shape that the operator reads from the spec. Volume claims count as bound to
+    """The job with the priority and the shape that the operator reads from the spec. Volume claims count as bound to
     volumes that every node reaches.
     """
     priority, pods = priority_of(spec.priority_class_name, classes, settings), PodPriorities(classes, settings)
@@ -141,7 +141,7 @@ def _read_again(
         job.facts.uid,
         settings=allocation,
         volumes=dict.fromkeys(claims_of(spec), "bound"),
-        priorities=pods.of_pods(spec, has_own_class=context.has_own_class),
+        lowest_priority=pods.lowest_of_pods(spec, has_own_class=context.has_own_class),
     )
     return replace(job, facts=replace(job.facts, context=context), shape=shape)
 

@@ -40,10 +40,7 @@ class SnapshotJob:
     facts: Job
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
-    may_preempt: bool = True
     preemption_bar: PreemptionBar | None = None
-    """Why not, if `may_preempt` is False."""
-    may_preempt_after_faults: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class ClusterSnapshot:
     """The moment. The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods
     in the demands of jobs, as in `plan.facts.node`. `stopped`, `is_report_only` and `eviction_limits` are
     the answers of `plan.cluster_view.Reclaim`. `priority_classes` are as in the API; a pass reads them no more, since
-    each job and shape has its priorities.
+    each job has its priority, and each shape the lowest one of its pods.
     """
 
     now: float
@@ -102,9 +99,7 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
         ),
         shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
-        may_preempt=(bar := view.preemption_bar(job)) is None,
-        preemption_bar=bar,
-        may_preempt_after_faults=view.may_preempt_after_faults(job),
+        preemption_bar=view.preemption_bar(job),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.demand import JobDemand, Member
-from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.text import Reason
@@ -75,7 +75,7 @@ class JobDecision:
 
     def _shape_of(self, pod: Member | Slot) -> PodShape:
         assert self.demand is not None, "only a job with a demand has such pods"
-        return self.demand.shape_of(pod.role)
+        return self.demand.shape.of(pod.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _decision(
         try:
             plan = planner.plan(obs, grant, view.now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
-            quarantined = planner.quarantine(view, uid, error, at_grant=True)
+            quarantined = planner.quarantine(view, uid, error, stage=FaultStage.GRANT)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.quarantine:

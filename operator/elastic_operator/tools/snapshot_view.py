@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.job import Job, OwnPod, Quarantined
+from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod, Quarantined
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
@@ -62,33 +62,22 @@ class SnapshotView:
         return flavor_in_use(pods, self._labels, self.settings.flavors)
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        known = self._jobs[job.uid]
-        return known.preemption_bar or (None if known.may_preempt else PreemptionBar.PODS_REFUSED)
-
-    def may_preempt_after_faults(self, job: Job) -> bool:
-        return self._jobs[job.uid].may_preempt_after_faults
+        return self._jobs[job.uid].preemption_bar
 
     def nodes(
         self,
         members: AbstractSet[str],  # noqa: ARG002 - unused: the snapshot has the nodes already
-        to_delete: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
+        to_delete: Sequence[OwnPod],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         return self._nodes
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
         return self._foreign_pods
 
-    def quarantine(
-        self,
-        uid: str,
-        error: Exception,
-        *,
-        in_allocation: bool = False,
-        at_grant: bool = False,  # noqa: ARG002 - it is not tried again
-    ) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING) -> bool:
         """Quarantine a job at which the planner raised an error: only its pods count."""
         entry = self._jobs[uid]
-        quarantined = Quarantined(f"{type(error).__name__}: {error}", in_allocation)
+        quarantined = Quarantined(f"{type(error).__name__}: {error}", stage is FaultStage.ALLOCATION)
         facts = replace(entry.facts, spec=None, quarantine=quarantined)
         self._jobs[uid] = replace(entry, facts=facts)
         return True

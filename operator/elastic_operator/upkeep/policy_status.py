@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
+from elastic_api.policy import PLURAL, PolicyStatus
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
@@ -85,9 +85,7 @@ class PolicyStatuses:
         return due
 
     async def _write(self, policy: objects.CustomObject, status: dict[str, Any]) -> None:
-        meta, changes = policy.metadata, api_requests.merge_diff(policy.status.unpack(), status)
-        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
-        answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
+        answer = await api_requests.patch_policy_status(self._session, policy, status)
         self._pruned_fields.compare(status, answer.get("status", {}))
         self._policies.observe(objects.decode(answer, objects.CustomObject))
 

@@ -60,17 +60,17 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     assert (notation(found["owner"]), notation(found["preemptor"])) == ("m0 w0 w1 w2", "")
     assert found["preemptor"].size_reason.code == "WouldNotLast"
     assert "The job would get 2 pods, and lose 2 of them at once" in found["preemptor"].message
-    assert found.would_not_last.keys() == {"preemptor"}
+    assert found.withheld.keys() == {"preemptor"}
 
 
 def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
     found, before = steady(Mistaken()), world(OWNER, PREEMPTOR)
-    assert found.allocate(before).would_not_last.keys() == {"preemptor"}
+    assert found.allocate(before).withheld.keys() == {"preemptor"}
     assert found.again_at_epoch == before.now + PATIENCE_SECONDS
     soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
-    assert found.allocate(soon).would_not_last.keys() == {"preemptor"}
+    assert found.allocate(soon).withheld.keys() == {"preemptor"}
     late = found.allocate(replace(before, now=found.again_at_epoch))
-    assert (late.would_not_last, notation(late["preemptor"])) == ({}, "~m0@n1 ~w0@n1")
+    assert (late.withheld, notation(late["preemptor"])) == ({}, "~m0@n1 ~w0@n1")
     assert found.again_at_epoch == inf
 
 
@@ -83,7 +83,7 @@ def test_others_get_what_is_theirs_in_the_same_pass():
     borrower = make_job("borrower", 1, 4, on="n2 n2 n2 n2", team="blue", shape=make_shape(node_selector=THERE))
     entitled = make_job("entitled", 2, team="gold", shape=make_shape(node_selector=THERE))
     found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR, borrower, entitled))
-    assert found.would_not_last.keys() == {"preemptor"}
+    assert found.withheld.keys() == {"preemptor"}
     assert (notation(found["borrower"]), notation(found["entitled"])) == ("m0 w0 -w2 -w1", "~m0@n2 ~w0@n2")
 
 
@@ -103,7 +103,8 @@ def test_a_pod_of_others_that_has_come_holds_its_gpus_and_its_host_ports(place):
     waits = replace(make_foreign_pod(**{place: "n1"}), shape=make_shape(host_ports=port))
     inputs = make_inputs([make_node("n1", 4)], (), foreign_pods=(waits,))
     after = carried_out(inputs, allocate(inputs))
-    assert (after.foreign_pods, after.nodes[0].used["nvidia.com/gpu"], after.nodes[0].used_ports) == ((), 1, port)
+    (use,) = (node.used for node in after.nodes)
+    assert (after.foreign_pods, use.requests["nvidia.com/gpu"], use.ports) == ((), 1, port)
 
 
 def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
@@ -127,4 +128,4 @@ def test_no_pod_is_preempted_for_a_change_that_would_be_undone_even_without_repe
         found = LookaheadAllocator().allocate(inputs)
         if found.has_shrinking_jobs:
             after = Allocator().allocate(carried_out(inputs, found))
-            assert not would_not_last(inputs, found, after).keys() - found.would_not_last.keys()
+            assert not would_not_last(inputs, found, after).keys() - found.withheld.keys()

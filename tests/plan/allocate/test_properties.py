@@ -32,7 +32,7 @@ in_any_cluster = pytest.mark.parametrize("clusters", CLUSTERS)
 
 def loads(inputs, granted, *, now):
     """What each node would hold: now, with everything that still leaves; or soon, without it."""
-    held = {n.name: Counter(n.used) + (Counter(n.leaving) if now else Counter()) for n in inputs.nodes}
+    held = {n.name: Counter(n.used.requests) + Counter(n.leaving.requests if now else ()) for n in inputs.nodes}
     for job in inputs.jobs:
         grant = granted[job.uid]
         for member in job.members:
@@ -40,7 +40,7 @@ def loads(inputs, granted, *, now):
                 held[member.node].update(member.requests)
         for slot in grant.assignment.create:
             if slot.node is not None and (slot.ready or not now):
-                held[slot.node].update(job.shape_of(slot.role).requests)
+                held[slot.node].update(job.shape.of(slot.role).requests)
     return held
 
 

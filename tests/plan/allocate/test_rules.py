@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 
@@ -404,4 +405,4 @@ def test_a_failed_size_says_when_to_look_again():
 
 
 def test_a_job_that_waits_for_room_waits_for_no_time():
-    assert grants(TWO, [make_job("a", 5)])["a"].requeue_at is None
+    assert grants(TWO, [make_job("a", 5)])["a"].requeue_at == inf

@@ -107,9 +107,9 @@ def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeyp
     """Each of three rounds searched all nodes for each team: two thirds of a pass while a gang takes nodes (180)."""
     searched, search = list[str](), Options._search
 
-    def counted(self: Options, role: str, check: PreemptionCheck | None) -> object:
+    def counted(self: Options, role: str, check: PreemptionCheck, victim_jobs: list[Entry]) -> object:
         searched.append(role)
-        return search(self, role, check)
+        return search(self, role, check, victim_jobs)
 
     monkeypatch.setattr(Options, "_search", counted)
     nodes, borrower = borrowed(16)
@@ -128,9 +128,9 @@ def test_options_are_searched_again_only_if_the_preemptor_s_parent_uses_less(
     """
     searched, search = list[str](), Options._search
 
-    def counted(self: Options, role: str, check: PreemptionCheck | None) -> object:
+    def counted(self: Options, role: str, check: PreemptionCheck, victim_jobs: list[Entry]) -> object:
         searched.append(role)
-        return search(self, role, check)
+        return search(self, role, check, victim_jobs)
 
     monkeypatch.setattr(Options, "_search", counted)
     nodes = [make_node(f"n{i}", 1) for i in range(8)]
@@ -223,7 +223,7 @@ def test_a_search_for_victims_examines_no_node_whose_teams_have_nothing_to_give(
 
 def test_a_search_after_a_quick_one_in_vain_asks_about_no_team_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, asking = list[tuple[object, ...]](), list[bool]()
-    victim_jobs, allows = Candidates._victim_jobs, PreemptionCheck.allows
+    victim_jobs, allows = Candidates.victim_jobs, PreemptionCheck.allows
 
     def noted_victim_jobs(self: Candidates, check: PreemptionCheck) -> list[Entry]:
         asking.append(True)
@@ -240,7 +240,7 @@ def test_a_search_after_a_quick_one_in_vain_asks_about_no_team_again(monkeypatch
     too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
     inputs = make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams)
-    monkeypatch.setattr(Candidates, "_victim_jobs", noted_victim_jobs)
+    monkeypatch.setattr(Candidates, "victim_jobs", noted_victim_jobs)
     monkeypatch.setattr(PreemptionCheck, "allows", noted)
     allocate(inputs)
     assert asked

@@ -9,7 +9,7 @@ from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
 from elastic_operator.plan.facts.decisions import Grant, Slot
 from elastic_operator.plan.facts.demand import JobDemand, Member
-from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.node import Node, NodeUse
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
@@ -19,19 +19,35 @@ FLAVORS = (Flavor(),)
 
 
 def make_node(
-    name="n1", gpus=4, *, cpu=64, pods=110, used=0, leaving=0, cordoned=False, used_cpu=0, by="other", **more
+    name="n1",
+    gpus=4,
+    *,
+    cpu=64,
+    pods=110,
+    used=0,
+    leaving=0,
+    cordoned=False,
+    used_cpu=0,
+    used_ports=frozenset(),
+    leaving_ports=frozenset(),
+    by="other",
+    **more,
 ):
     """A node; `used` and `leaving` are GPUs of the namespace `by`, `cpu` and `used_cpu` cores."""
     return Node(
         name=name,
         allocatable={GPU: gpus, "cpu": cpu * 1000, "pods": pods},
-        used={GPU: used, "cpu": used_cpu * 1000},
-        leaving={GPU: leaving},
-        used_by={by: {GPU: used}} if used else {},
-        leaving_by={by: {GPU: leaving}} if leaving else {},
+        used=make_use({GPU: used, "cpu": used_cpu * 1000}, by, used_ports),
+        leaving=make_use({GPU: leaving}, by, leaving_ports),
         unschedulable=cordoned,
         **more,
     )
+
+
+def make_use(requests, by="other", ports=frozenset()):
+    """The use of a node by pods of the namespace `by`."""
+    gpus = requests.get(GPU, 0)
+    return NodeUse(requests, ports, {by: {GPU: gpus}} if gpus else {})
 
 
 def make_shape(gpus=1, *, cpu=1, **more):
@@ -62,7 +78,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
         worker,
         more.pop("flavor", DEFAULT_FLAVOR),
         more.pop("flavor_problem", ""),
-        more.pop("pod_priorities", (1, 0)),
+        more.pop("lowest_priority", 0),
     )
     return JobDemand(
         uid=name,
@@ -130,13 +146,14 @@ def carried_out(
     released = {uid for grant in granted.values() for uid in grant.assignment.release}
     nodes = []
     for node in inputs.nodes:
-        going, whose = Counter(node.leaving), {ns: Counter(held) for ns, held in node.leaving_by.items()}
+        going = Counter(node.leaving.requests)
+        whose = {ns: Counter(held) for ns, held in node.leaving.gpus_by_namespace.items()}
         for job in inputs.jobs:
             for member in job.members:
                 if member.uid in released and member.node == node.name:
                     going.update(member.requests)
                     whose.setdefault(job.namespace, Counter())[GPU] += member.requests.get(GPU, 0)
-        nodes.append(replace(node, leaving={} if gone else dict(going), leaving_by={} if gone else whose))
+        nodes.append(replace(node, leaving=NodeUse() if gone else NodeUse(going, node.leaving.ports, whose)))
     return replace(inputs, jobs=jobs, nodes=tuple(nodes))
 
 
@@ -147,7 +164,7 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     slots = [slot for slot in grant.assignment.create if slot.ready or not only_ready]
     reached = [size for size in job.sizes if len(members) <= size <= len(members) + len(slots)]
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
-        shape = job.shape_of(slot.role)
+        shape = job.shape.of(slot.role)
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         members.append(Member.at(uid, slot, shape))
     return replace(

@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit,
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import with_members
-from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team, make_use
 
 PLAIN = st.just(make_shape(1))
 SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])
@@ -52,7 +52,7 @@ def nodes(draw):
 def single_team_inputs(draw, shapes=PLAIN, delays=True):
     """A cluster with up to six jobs; each job's pods are of one of the shapes, its master perhaps of another."""
     made = draw(nodes())
-    free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
+    free = {n.name: Counter(n.allocatable) - Counter(n.used.requests) - Counter(n.leaving.requests) for n in made}
     jobs = [draw(_jobs(f"j{i}", free, shapes, delays)) for i in range(draw(st.integers(0, 6)))]
     return make_inputs(made, jobs)
 
@@ -87,7 +87,7 @@ def _teams(draw, name, parents):
 def shared_inputs(draw, shapes=PLAIN, delays=True):
     """A cluster that several teams share, with foreign pods of theirs."""
     made = [replace_owner(draw, node) for node in draw(nodes())]
-    free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
+    free = {n.name: Counter(n.allocatable) - Counter(n.used.requests) - Counter(n.leaving.requests) for n in made}
     jobs = []
     for i in range(draw(st.integers(1, 7))):
         job = draw(_jobs(f"j{i}", free, shapes, delays))
@@ -98,11 +98,8 @@ def shared_inputs(draw, shapes=PLAIN, delays=True):
 def replace_owner(draw, node):
     """The node, with what is used and leaving on it belonging to one of the teams."""
     whose = draw(st.sampled_from("abcd"))
-    return replace(
-        node,
-        used_by={whose: {GPU: node.used[GPU]}} if node.used[GPU] else {},
-        leaving_by={whose: {GPU: node.leaving[GPU]}} if node.leaving[GPU] else {},
-    )
+    used, leaving = (make_use(use.requests, whose, use.ports) for use in (node.used, node.leaving))
+    return replace(node, used=used, leaving=leaving)
 
 
 @st.composite
@@ -119,7 +116,7 @@ def _perhaps_asking(draw, job):
     there = {(member.role, member.index) for member in job.members}
     places = [("master", 0), *(("worker", index) for index in range(9))]
     free = [place for place in places if place not in there][:missing]
-    pods = [Member.at(f"{job.uid}-{role[0]}{i}", Slot(role, i, None, True), job.shape_of(role)) for role, i in free]
+    pods = [Member.at(f"{job.uid}-{role[0]}{i}", Slot(role, i, None, True), job.shape.of(role)) for role, i in free]
     since = NOW - draw(st.sampled_from([0, -10]))
     return with_members(replace(job, node_request=NodeRequest(since)), pods)
 

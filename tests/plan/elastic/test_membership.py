@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from elastic_api.job import MAX_REPLICAS
-from elastic_operator.plan.job.membership import MAX_NAMED, changed_membership
+from elastic_operator.plan.job.membership import MAX_NAMED_MEMBERS, changed_membership
 from elastic_worker.coordinator.membership import parse
 from tests.plan.elastic.jobs import (
     make_elastic_job,
@@ -47,7 +47,7 @@ def test_a_pod_that_another_one_replaces_under_its_name_is_another_member():
     assert {"name": "toy-worker-0", "uid": "new"} in told(planned)["members"]
 
 
-@pytest.mark.parametrize("count", [MAX_NAMED, MAX_REPLICAS])
+@pytest.mark.parametrize("count", [MAX_NAMED_MEMBERS, MAX_REPLICAS])
 def test_what_the_largest_job_is_told_fits_into_annotations(count):
     """Beside those of the user; all of a pod's annotations may have 256 KiB."""
     spec = make_elastic_spec(allowedReplicas=list(range(2, 2 + 64)), maxReplicas=MAX_REPLICAS)
@@ -56,7 +56,7 @@ def test_what_the_largest_job_is_told_fits_into_annotations(count):
     content = json.loads(text)
     assert len(text) <= 200 * 1024
     assert parse(content).members == {"uid-master-0", *(pod.uid for pod in pods)}
-    assert ("name" in content["members"][0]) is (count <= MAX_NAMED)
+    assert ("name" in content["members"][0]) is (count <= MAX_NAMED_MEMBERS)
 
 
 @pytest.mark.parametrize(

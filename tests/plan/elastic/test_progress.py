@@ -6,7 +6,14 @@ import pytest
 
 from elastic_api.status import Change, ConditionType, Metric
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
-from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
+from tests.plan.elastic.jobs import (
+    is_pending,
+    make_elastic_job,
+    make_elastic_spec,
+    make_group,
+    make_master,
+    make_worker,
+)
 from tests.plan.jobs import START, at, make_grant, plan, reasons, with_facts
 
 ALL = ["master-0", "worker-0"]
@@ -26,6 +33,13 @@ def make_report(*names, **fields):
 def planned(report, *, now=200, pods=None, spec=None, **status):
     pods = make_group(1) if pods is None else pods
     job = with_facts(make_elastic_job(pods, spec=spec, **status), report=report)
+    return plan(job, make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods]), now=now)
+
+
+def planned_again(status, *, now=205, pods=None, **feedback):
+    """The plan of a leader that finds this status."""
+    pods = make_group(1) if pods is None else pods
+    job = with_facts(make_elastic_job(pods, last=status), **feedback)
     return plan(job, make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods]), now=now)
 
 
@@ -110,6 +124,98 @@ def test_the_job_is_resizing_until_all_its_pods_train():
     whole = planned(make_report(*ALL), history=resized())
     assert reasons(whole)["Ready"] == ("True", "Running")
     assert (part.status.last_resize_time, whole.status.last_resize_time) == (None, at(200))
+
+
+NOT_MET = make_report(state="Waiting", reason="waits for toy-worker-0", generation=0)
+
+
+@pytest.mark.parametrize(
+    ("report", "ready", "world_size", "ranks"),
+    [
+        (NOT_MET, "Rendezvousing", 0, [None, None]),
+        (make_report("master-0"), "Resizing", 1, [0, None]),
+        (make_report(*reversed(ALL)), "Running", 2, [1, 0]),
+    ],
+    ids=["no group", "a part of the pods", "all pods"],
+)
+@pytest.mark.parametrize("now", [30, 205], ids=["a young master", "an old master"])
+def test_what_the_status_tells_of_the_group_stays_until_a_new_leader_has_asked_the_master(
+    report, ready, world_size, ranks, now
+):
+    known = planned(report, now=now - 1, history=resized()).status
+    kept = planned_again(known, now=now, report_pending=True).status
+    assert kept == known
+    assert (kept.condition("Ready").reason, kept.world_size, [pod.rank for pod in kept.pods]) == (
+        ready,
+        world_size,
+        ranks,
+    )
+
+
+def test_a_master_that_a_new_leader_cannot_reach_is_judged_by_its_pods_as_any_other():
+    known = planned(NOT_MET, history=resized()).status
+    found = planned_again(known, now=205)
+    assert reasons(found)["Ready"] == ("True", "Running")
+    assert (found.status.world_size, found.status.last_resize_time) == (2, at(205))
+
+
+@pytest.mark.parametrize(
+    ("report", "ready"),
+    [(NOT_MET, "Rendezvousing"), (make_report(*ALL), "Resizing"), (make_report(*ALL, "worker-1"), "Resizing")],
+    ids=["no group", "a part of the pods", "all pods"],
+)
+def test_a_pod_that_stops_under_a_new_leader_is_told_of_before_the_master_has_answered(report, ready):
+    pods = (*make_group(1), make_worker(1))
+    known = planned(report, pods=pods).status
+    found = planned_again(known, pods=(*pods[:2], is_pending(pods[2])), report_pending=True)
+    assert reasons(found)["Ready"][1] == ready
+    assert found.status.condition("Ready").message.startswith("2 of 3 pods run.")
+
+
+def test_a_pod_that_is_lost_without_a_leader_makes_no_group_whole_before_the_master_has_answered():
+    report = make_report(*ALL, "worker-1")
+    known = planned(report, pods=(*make_group(1), make_worker(1)), history=resized()).status
+    assert (known.condition("Ready").reason, known.last_resize_time) == ("Running", at(200))
+    found = planned_again(known, report_pending=True)
+    assert (reasons(found)["Ready"], found.status.last_resize_time) == (("True", "Resizing"), at(200))
+    assert found.status == planned_again(known, report=report).status
+
+
+def test_a_pod_that_was_replaced_has_no_rank_before_the_master_has_answered():
+    known = planned(make_report(*ALL)).status
+    master, worker = known.pods
+    before = known.model_copy(update={"pods": [master, worker.model_copy(update={"uid": "another"})]})
+    assert [pod.rank for pod in planned_again(before, report_pending=True).status.pods] == [0, None]
+
+
+def test_without_a_running_master_no_report_is_awaited():
+    known = planned(make_report(*ALL)).status
+    pods = (make_master(deleting_since=START + 204), make_worker(0))
+    found = planned_again(known, pods=pods, report_pending=True).status
+    assert found == planned_again(known, pods=pods).status
+    assert [pod.rank for pod in found.pods] == [None, None]
+
+
+def test_pods_that_began_to_run_without_a_leader_have_not_met_until_the_master_has_answered():
+    pods = make_group(1)
+    known = planned(None, pods=(pods[0], is_pending(pods[1])), now=50).status
+    found = planned_again(known, pods=pods, now=200, report_pending=True)
+    assert reasons(found)["Ready"] == ("False", "Rendezvousing")
+    assert found.status.condition("Ready").message == "2 of 2 pods run. The pods have not formed a group yet."
+
+
+def test_warnings_that_a_master_reported_stay_until_a_new_leader_has_asked_it():
+    report = make_report(*ALL, unused_flags=("--nnodes=8",), given_up=(("toy-worker-0", "It hangs in the kernel."),))
+    known = planned(report).status
+    warnings = {"FlagsNotUsed": "True", "PodsGivenUp": "True"}
+    assert {kind: known.condition(kind).status for kind in warnings} == warnings
+    kept = planned_again(known, report_pending=True)
+    assert (kept.status, kept.events) == (known, ())
+    again = planned_again(kept.status, report=report)
+    assert (again.status, again.events) == (known, ())
+    over = planned_again(kept.status).status
+    assert {kind: over.condition(kind).status for kind in warnings} == dict.fromkeys(warnings, "False")
+    assert planned_again(over, report_pending=True).status == over
 
 
 def test_pods_that_run_and_have_not_met_are_told_so_in_the_masters_words():

@@ -1,6 +1,6 @@
 """Who owns which namespace and who is whose parent, and what is told where policies contradict each other."""
 
-from elastic_operator.plan.facts.team import Quota
+from elastic_operator.plan.facts.team import NO_POLICY, Quota, Teams
 from elastic_operator.plan.policies.resolve import resolve
 from tests.plan.policies.builders import labelled, make_policy, parents, reasons, the_problem
 
@@ -183,4 +183,5 @@ def test_a_flavor_that_the_settings_do_not_know_is_ignored_and_told():
 def test_the_ceiling_of_a_pods_grace_is_that_of_its_namespaces_policy():
     limited = make_policy(namespaces=["x"], reclaim={"gracePeriodSeconds": 0})
     resolved = resolve([limited, make_policy("b", namespaces=["y"])], [])
-    assert [resolved.grace_ceiling(namespace) for namespace in ("x", "y", "elsewhere")] == [0, None, None]
+    teams = Teams(resolved.teams, resolved.team_of, NO_POLICY)
+    assert [teams.team_of(namespace).grace_seconds for namespace in ("x", "y", "elsewhere")] == [0, None, None]

@@ -33,7 +33,7 @@ def _with_pods(job, grant):
     kept = [pod for pod in (*job.members, *job.provisioning_pods) if pod.uid in grant.assignment.keep]
     for slot in grant.assignment.create:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        shape = job.shape_of(slot.role)
+        shape = job.shape.of(slot.role)
         kept.append(Member.at(uid, slot, shape))
     made = replace(
         job,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.facts.node import NodeUse
 from tests.plan.allocate.worlds import autoscaled
 from tests.plan.provision.places import with_pods_made
 from tests.plan.quota.test_properties import check_limits
@@ -50,4 +51,4 @@ def test_a_table_that_serves_again_decides_as_a_new_one(inputs):
 
 def _left(inputs):
     """What was leaving has left."""
-    return replace(inputs, nodes=tuple(replace(node, leaving={}, leaving_by={}) for node in inputs.nodes))
+    return replace(inputs, nodes=tuple(replace(node, leaving=NodeUse()) for node in inputs.nodes))

@@ -70,7 +70,7 @@ IN_A_KEY = {
     "uid": "a key of its own, where earlier tries or evictions were for this entry",
     "namespace": "kind, by its team and account",
     "priority": "kind",
-    "shape": "kind; a flavor's problem: the sizes of the entry; its priorities are not read of a preemptor",
+    "shape": "kind; a flavor's problem: the sizes of the entry; its lowest priority is not read of a preemptor",
     "flavor": "kind",
     "preemptible": "kind",
     "sizes": "minimum; what the next size lacks",

@@ -9,6 +9,8 @@ from random import Random
 
 import pytest
 
+from elastic_operator.plan.allocation import allocate as allocation
+from elastic_operator.plan.allocation import gangs
 from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
@@ -247,11 +249,11 @@ def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     assert (len(found.nominations), found.held_up) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": PreemptorKey("a", "another") for i in range(5)}
     found = allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone)))
-    assert (len(found.nominations), [one.wanted for _, one in found.held_up]) == (0, [32])
+    assert (len(found.nominations), [one.hit.wanted for one in found.held_up]) == (0, [32])
     gone = {f"{i}": PreemptorKey("a", "g") for i in range(5)}
     assert len(allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
     found = allocate(replace(inputs, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
-    assert (len(found.nominations), [one.needs_higher_limit for _, one in found.held_up]) == (0, [True])
+    assert (len(found.nominations), [one.hit.needs_higher_limit for one in found.held_up]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -292,6 +294,23 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     found = allocate(replace(make_inputs(TWO4, jobs, teams=teams, now=NOW), foreign_pods=pods))
     assert found["c"].assignment.replicas == 4
     assert len(found.nominations) in {0, 2}
+
+
+def test_a_gang_that_is_split_by_another_has_no_place_and_counts_as_tried():
+    """It counts, so that it backs off. The pass was repeated without it, and did not look for its places again."""
+    pods = (*gang(2, name="h", team="c", priority=5), *gang(2, 2))
+    teams = (make_team("a", 2), make_team("b"), make_team("c", 1))
+    found = allocate(replace(make_inputs((make_node("n1", 4),), (), teams=teams), foreign_pods=pods))
+    assert ([one.uid for one in found.nominations], found.tried_gangs) == (["h0", "h1"], {"g", "h"})
+
+
+def test_a_gang_whose_turn_did_not_come_is_not_tried_if_no_gang_may_have_places_in_the_last_try(monkeypatch):
+    monkeypatch.setattr(allocation, "_MAX_SERVINGS", 1)
+    monkeypatch.setattr(gangs, "MAX_GANG_PODS_PER_PASS", 4)
+    pods = (*gang(2, name="h", team="c", priority=5), *gang(2, 2), *gang(2, 3, name="z"))
+    teams = (make_team("a", 2), make_team("b"), make_team("c", 1))
+    found = allocate(replace(make_inputs((make_node("n1", 4),), (), teams=teams), foreign_pods=pods))
+    assert (found.nominations, found.tried_gangs) == ((), {"g", "h"})
 
 
 def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():

@@ -168,7 +168,7 @@ OTHERS = {
     "a pod whose priority is that of the victim gets a plan": Case(
         N8,
         TEAMS,
-        (make_job("b", 1, 8, team="b", on=on("n1", 8), pod_priorities=(5, 5)),),
+        (make_job("b", 1, 8, team="b", on=on("n1", 8), lowest_priority=5),),
         {"r": "n1 -b-w6", "b": 7},
         waiting(make_foreign_pod(priority=5)),
     ),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.node import NodeUse
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_inputs
@@ -135,7 +136,7 @@ def _changed(draw, inputs, granted):
         case "node":
             first, *rest = inputs.nodes
             used = {GPU: draw(st.integers(0, first.allocatable[GPU]))}
-            return replace(inputs, nodes=(replace(first, used=used, used_by={"a": used}), *rest))
+            return replace(inputs, nodes=(replace(first, used=NodeUse(used, gpus_by_namespace={"a": used})), *rest))
         case "cordon":
             first, *rest = inputs.nodes
             return replace(inputs, nodes=(replace(first, unschedulable=not first.unschedulable), *rest))
@@ -164,8 +165,8 @@ def _held(inputs, uids_of, *, only_fixed=False):
             use[team.name] += gpus
 
     for node in inputs.nodes:
-        for namespace, held in node.used_by.items():
-            add(namespace, held.get(GPU, 0))
+        for namespace, gpus in node.used.gpus_of(GPU):
+            add(namespace, gpus)
     for job in inputs.jobs:
         if job.preemptible and only_fixed:
             continue
@@ -181,16 +182,16 @@ def _use(inputs, granted, *, now, only_fixed=False):
         only_fixed=only_fixed,
     )
     for node in inputs.nodes if now else ():
-        for namespace, held in node.leaving_by.items():
+        for namespace, gpus in node.leaving.gpus_of(GPU):
             for team in _path(inputs, namespace):
-                use[team.name] += held[GPU]
+                use[team.name] += gpus
     for job in inputs.jobs:
         if job.preemptible and only_fixed:
             continue
         for slot in granted[job.uid].assignment.create:
             if slot.ready or not now:
                 for team in _path(inputs, job.namespace):
-                    use[team.name] += job.shape_of(slot.role).gpus
+                    use[team.name] += job.shape.of(slot.role).gpus
     return use
 
 
@@ -206,7 +207,7 @@ def _growing(inputs, granted, *, now):
     found = {}
     for job in inputs.jobs:
         for slot in granted[job.uid].assignment.create:
-            shape = job.shape_of(slot.role)
+            shape = job.shape.of(slot.role)
             if shape.gpus and (slot.ready or not now):
                 found |= {team.name: team for team in _path(inputs, job.namespace)}
     return found.values()

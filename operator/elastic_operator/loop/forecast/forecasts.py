@@ -38,8 +38,8 @@ WHAT_IF_ANSWER_SECONDS = 15.0
 the last of these decisions, the answer has no estimated start.
 """
 NOT_KNOWN = "The operator could not work this out; its log says why."
-AFTER_ERROR_SECONDS = 10.0
-LEAST_WAIT_SECONDS = 0.01
+FORECAST_ERROR_SECONDS = 10.0
+LEAST_PAUSE_SECONDS = 0.01
 """The least pause before the next look, because two clocks may round a time differently."""
 
 
@@ -92,8 +92,8 @@ class Forecasts:
                 await self._until_due()
             except Exception:
                 self._metrics.forecast_errors.inc()
-                log.exception("forecast failed retry_in=%.0fs", AFTER_ERROR_SECONDS)
-                await asyncio.sleep(AFTER_ERROR_SECONDS)
+                log.exception("forecast failed retry_in=%.0fs", FORECAST_ERROR_SECONDS)
+                await asyncio.sleep(FORECAST_ERROR_SECONDS)
 
     async def _work(self) -> None:
         """Do the work that is due: one question, then the positions. So the positions do not wait for all questions."""
@@ -129,7 +129,7 @@ class Forecasts:
     async def _refresh_positions(self, decisions: PassDecisions) -> None:
         steps = self.queue_positions.refresh(decisions, self._clock.time())
         if steps is not None:
-            self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
+            self.queue_positions.note_estimates(await self._result_of(steps, between=self._answer_next))
         for uid in self.queue_positions.take_due(self._clock.time()):
             self._requeue(uid)
 
@@ -165,7 +165,7 @@ class Forecasts:
             else inf
         )
         wait = due - time.monotonic()
-        await wait_with_timeout(self._news, max(LEAST_WAIT_SECONDS, wait) if wait < inf else None)
+        await wait_with_timeout(self._news, max(LEAST_PAUSE_SECONDS, wait) if wait < inf else None)
 
 
 @dataclass(frozen=True, slots=True)

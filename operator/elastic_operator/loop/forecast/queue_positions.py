@@ -34,8 +34,8 @@ STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
 PLACE_WRITE_SECONDS = 30.0
 """The least time between two writes of a job's place."""
-MAX_WRITES_AT_ONCE, MORE_SECONDS = 20, 0.5
-"""The token bucket of places to write: this many jobs at once, and one more every `MORE_SECONDS`."""
+MAX_WRITES_AT_ONCE, PLACE_REFILL_SECONDS = 20, 0.5
+"""The token bucket of places to write: this many jobs at once, and one more every `PLACE_REFILL_SECONDS`."""
 OTHER_SECONDS, OTHER_PART, OTHER_CONFIDENCE = 60.0, 0.1, 0.1
 """An estimate is new if it differs by `OTHER_SECONDS` and by `OTHER_PART` of the remaining time, or if its confidence
 differs by `OTHER_CONFIDENCE`.
@@ -81,7 +81,7 @@ class QueuePositions:
         """The jobs (uids) that do not wait any more, but whose statuses may still have a place."""
         self._refresh_at = self._starts_at = 0.0
         """When (monotonic) the positions are due again, and when the estimates are."""
-        self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._writes = TokenBucket(MAX_WRITES_AT_ONCE, PLACE_REFILL_SECONDS, now=time.monotonic)
 
     def queue_position(self, uid: str, *, written: QueuePosition | None = None) -> QueuePosition | None:
         """The job's place for its status; `written` if the place is unknown and the job may still wait."""
@@ -93,7 +93,7 @@ class QueuePositions:
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._line, self._known, self._to_lose)
 
-    def started(self, uid: str, now: float) -> None:
+    def note_started(self, uid: str, now: float) -> None:
         """Compare the start of a job that does not wait any more with the estimates in its status."""
         shown = self._known.pop(uid, None)
         for written_at, start in shown.estimates if shown is not None else ():
@@ -117,7 +117,7 @@ class QueuePositions:
         if not jobs or time.monotonic() < self._starts_at:
             return None
         self._starts_at = time.monotonic() + STARTS_SECONDS
-        self.estimated({})
+        self.note_estimates({})
         ends = known_ends(decisions.obs.values(), now)
         if not ends:
             return None
@@ -143,7 +143,7 @@ class QueuePositions:
                 self._to_lose[uid] = None
         self._to_lose = {uid: None for uid in self._to_lose if uid not in self._line}
 
-    def estimated(self, starts: Mapping[str, float]) -> None:
+    def note_estimates(self, starts: Mapping[str, float]) -> None:
         """Take the estimated starts: by job (uid), in epoch seconds."""
         for uid, waiting in self._line.items():
             waiting.start = starts.get(uid)

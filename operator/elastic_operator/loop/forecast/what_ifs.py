@@ -14,7 +14,7 @@ from math import inf
 from elastic_api.status import Forecast, JobStatus, Lender, QueuePosition
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.loop.store_view import StoreView
-from elastic_operator.memory import drop_absent
+from elastic_operator.memory import Turns, drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.answer import Answer, answer_steps, demand_if_resumed
@@ -24,7 +24,7 @@ from elastic_operator.plan.forecast.status_forecasts import queue_position, with
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
 
-MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
+MAX_QUESTIONS_AT_ONCE, QUESTION_REFILL_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
 """An answer that takes longer than this, rests included, costs more than one token of its namespace."""
 ASK_AGAIN_SECONDS = 1.0
@@ -40,9 +40,9 @@ class WhatIfs:
         """The namespaces of the jobs that ask and have no answer yet, by uid."""
         self._answers: dict[str, tuple[QueuePosition | None, Forecast]] = {}
         """The place and the forecast for the job's status, by uid, until they are written."""
-        self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
-        self._turns: dict[str, float] = {}
-        """The last turn (monotonic) of each namespace whose bucket may not be full."""
+        self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, QUESTION_REFILL_SECONDS, now=time.monotonic)
+        self._turns = Turns()
+        """The turns of the namespaces with questions."""
 
     def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
         """The status with the answer to the job's present question; None if the answer is not known yet. An answer that
@@ -73,12 +73,13 @@ class WhatIfs:
         """The job to answer next, which costs a token of its namespace; None if no namespace may ask now."""
         open_now = [uid for uid, namespace in self._namespaces.items() if self._buckets.has(namespace)]
         if not open_now:
-            self._forget_turns()
+            self._buckets.forget_full()
+            self._turns.keep_only({*self._namespaces.values()})
             return None
-        uid = min(open_now, key=lambda uid: self._turns.get(self._namespaces[uid], 0.0))
-        namespace = self._namespaces.pop(uid)
+        namespace = self._turns.take(self._namespaces[uid] for uid in open_now)
         self._buckets.take(namespace)
-        self._turns[namespace] = time.monotonic()
+        uid = next(uid for uid in open_now if self._namespaces[uid] == namespace)
+        del self._namespaces[uid]
         return uid
 
     def charge(self, namespace: str, seconds: float) -> None:
@@ -93,11 +94,6 @@ class WhatIfs:
             return inf
         may_ask = any(map(self._buckets.has, set(self._namespaces.values())))
         return time.monotonic() + (0.0 if may_ask else ASK_AGAIN_SECONDS)
-
-    def _forget_turns(self) -> None:
-        self._buckets.forget_full()
-        long_ago = time.monotonic() - MAX_QUESTIONS_AT_ONCE * MORE_SECONDS
-        self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
 
     def begin(self, obs: Observation, decisions: PassDecisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
@@ -114,7 +110,7 @@ class WhatIfs:
 
 
 def _is_answer_to(obs: Observation, forecast: Forecast | None) -> bool:
-    """Whether the forecast answers the present question of the job: an edit of its spec asks anew."""
+    """Whether the forecast answers the present question of the job: an edit of its spec asks again."""
     return forecast is not None and forecast.observed_generation == obs.job.generation
 
 

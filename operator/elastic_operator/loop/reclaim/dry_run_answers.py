@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import inf
 
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
-from elastic_operator.memory import drop_absent
+from elastic_operator.memory import DelayQueue, DirtyJobs, drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
@@ -24,8 +25,6 @@ from elastic_operator.plan.facts.waits import FUTILE_TRIES, futile_backoff_secon
 
 log = logging.getLogger(__name__)
 
-BarredJob = tuple[str, PreemptionBar]
-"""A job (uid) that may not preempt, and why."""
 PASSED_SECONDS = 60.0
 """The dry run is repeated after this time, because quotas change. The old answer holds until the new one arrives, as
 long as plans keep using it.
@@ -44,6 +43,10 @@ preempt for an hour, doubled each time up to a day.
 """
 
 
+Acceptance = Enum("Acceptance", "NONE OLD FRESH")
+"""Whether an answer accepts the pods of a job; OLD: it does, and the dry run is to be repeated."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Passed:
     """The number of pods of each role that would be accepted, for one generation of the job.
@@ -59,18 +62,17 @@ class _Passed:
 
 @dataclass(slots=True)
 class _JobAnswers:
-    """The answers about one job, and its edits while its pods were refused. Times are monotonic.
-
-    `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
-    the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
-    `backoff_until` the job may not preempt, because of `backoff_bar`.
-    """
+    """The answers about one job. Times are monotonic."""
 
     passed: _Passed | None = None
     refusals: Attempts = NEVER_FAILED
+    """The dry runs in a row that refused its own pods."""
     refused_later: int = 0
+    """How often in a row pods passed the dry run and were refused at their creation."""
     edits: int = 0
+    """The number of edits while its pods were refused."""
     backoff_until: float = 0.0
+    """Until then the job may not preempt, because of `backoff_bar`."""
     backoff_bar: PreemptionBar = PreemptionBar.PODS_REFUSED
 
     @property
@@ -91,19 +93,26 @@ class _JobAnswers:
 
 
 class DryRunAnswers:
-    """The answers about each job, and its back-off, by the uid of the job; and the namespaces without answers."""
+    """The answers about each job, and its back-off, by the uid of the job; and the namespaces without answers.
 
-    def __init__(self) -> None:
+    When the bar of a job begins, changes or ends, the job is marked in `dirty_jobs` (200), and `bar_changed` is called.
+    """
+
+    def __init__(self, dirty_jobs: DirtyJobs, bar_changed: Callable[[], object]) -> None:
+        self._dirty_jobs, self._bar_changed = dirty_jobs, bar_changed
         self._jobs: dict[str, _JobAnswers] = {}
         self._without_answer: dict[str, Attempts] = {}
         """The namespaces in which the last questions got no answer (monotonic)."""
-        self._generations: dict[str, int] = {}
-        """The generation of each job that its answers are about."""
+        self._read: dict[str, tuple[str, int]] = {}
+        """The namespace of each job that was read, and the generation that its answers are about."""
+        self._bar_ends, self._silence_ends = DelayQueue(), DelayQueue()
+        """When (monotonic) the bar of a job ends, and when the silence of a namespace ends."""
 
     def job_read(self, job: Job) -> None:
         """Note the job as it was read now. It may have been edited."""
-        if self._generations.setdefault(job.uid, job.generation) != job.generation:
-            self._generations[job.uid] = job.generation
+        present = job.namespace, job.generation
+        if self._read.setdefault(job.uid, present) != present:
+            self._read[job.uid] = present
             self._forgive(job)
 
     def _forgive(self, job: Job) -> None:
@@ -117,14 +126,19 @@ class DryRunAnswers:
         answers.edits += 1
         if answers.edits <= MAX_EDITS:
             answers.refusals, answers.refused_later, answers.backoff_until = NEVER_FAILED, 0, 0.0
-            return
-        backoff = futile_backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
-        text = "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
-        log.warning(text, backoff / 3600, answers.edits, job.key)
-        answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
+        else:
+            backoff = futile_backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
+            text = (
+                "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
+            )
+            log.warning(text, backoff / 3600, answers.edits, job.key)
+            answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
+        self._note_bar(job.uid)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        drop_absent(present, self._jobs, self._generations)
+        for uid in self._jobs.keys() - present:
+            self._bar_ends.drop(uid)
+        drop_absent(present, self._jobs, self._read)
         long_ago, silences = time.monotonic() - MAX_NO_ANSWER_SECONDS, self._without_answer.items()
         self._without_answer = {name: silence for name, silence in silences if silence.until > long_ago}
 
@@ -138,19 +152,6 @@ class DryRunAnswers:
         silence = self._without_answer.get(job.namespace, NEVER_FAILED)
         return PreemptionBar.NO_ANSWER if now < silence.until else None
 
-    def barred(self) -> tuple[frozenset[BarredJob], frozenset[str]]:
-        """The jobs (uids) that may not preempt now, each with its bar, and the namespaces in which no job may."""
-        now = time.monotonic()
-        bars = ((uid, known.preemption_bar(now)) for uid, known in self._jobs.items())
-        silent = (name for name, silence in self._without_answer.items() if now < silence.until)
-        return frozenset((uid, bar) for uid, bar in bars if bar is not None), frozenset(silent)
-
-    def next_try_monotonic(self) -> float:
-        """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
-        now, ends = time.monotonic(), [answers.may_preempt_at for answers in self._jobs.values()]
-        ends += [silence.until for silence in self._without_answer.values()]
-        return min((until for until in ends if until > now), default=inf)
-
     def silence(self, namespace: str) -> Attempts | None:
         """The questions in a row that got no answer in the namespace, if the last one got none."""
         return self._without_answer.get(namespace)
@@ -159,35 +160,36 @@ class DryRunAnswers:
         """The jobs (uids) whose pods the last answer accepts, even if the answer is out of date."""
         return frozenset(uid for uid, known in self._jobs.items() if known.passed is not None)
 
-    def accepts(self, job: Job, roles: Counter[str]) -> tuple[bool, bool]:
-        """Whether an answer accepts that many pods of the job, and whether the dry run need not be repeated yet.
-
-        The answer is used now, so it holds for another `PASSED_SECONDS`.
+    def use_acceptance(self, job: Job, roles: Counter[str]) -> Acceptance:
+        """Whether an answer accepts that many pods of the job. An answer that is used holds for another
+        `PASSED_SECONDS`.
         """
         now, answers = time.monotonic(), self._jobs.get(job.uid)
         answer = answers.passed if answers is not None else None
         if answers is None or answer is None or now >= answer.until:
-            return False, False
+            return Acceptance.NONE
         if answer.generation != job.generation or not roles <= answer.roles:
-            return False, False
+            return Acceptance.NONE
         answers.passed = replace(answer, until=now + PASSED_SECONDS)
-        return True, now < answer.renewed_from
+        return Acceptance.FRESH if now < answer.renewed_from else Acceptance.OLD
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
-    def accepted(self, question: DryRunQuestion) -> None:
+    def note_accepted(self, question: DryRunQuestion) -> None:
         """Note that the job's pods would be accepted."""
-        self._without_answer.pop(question.job.namespace, None)
-        answers, until = self._answers_about(question.job.uid), time.monotonic() + PASSED_SECONDS
+        now, answers = time.monotonic(), self._answers_about(question.job.uid)
+        until, was_barred = now + PASSED_SECONDS, now < answers.may_preempt_at
         answers.refusals = NEVER_FAILED
         roles = Counter(create.role for create in question.creates)
         answers.passed = _Passed(question.job.generation, roles, until, until)
+        if was_barred:
+            self._note_bar(question.job.uid)
+        self._end_silence(question.job.namespace)
 
-    def refused(self, question: DryRunQuestion) -> None:
+    def note_refused(self, question: DryRunQuestion) -> None:
         """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
         row.
         """
-        self._without_answer.pop(question.job.namespace, None)
         now, answers = time.monotonic(), self._answers_about(question.job.uid)
         answers.passed = None
         if question.besides:
@@ -195,26 +197,30 @@ class DryRunAnswers:
             answers.back_off(now + wait, PreemptionBar.OTHERS_FILL_QUOTA)
         else:
             answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
+        self._note_bar(question.job.uid)
+        self._end_silence(question.job.namespace)
 
-    def unanswered(self, namespace: str, error: ClusterError) -> None:
+    def note_unanswered(self, namespace: str, error: ClusterError) -> None:
         """Note that a question got no answer, because of this error."""
         self._without_answer[namespace] = self._without_answer.get(namespace, NEVER_FAILED).failed(
             time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=error.retry_after or 0.0
         )
+        self._note_silence(namespace)
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("the dry run of a job's pods failed job=%s", job.key)
         until = time.monotonic() + MAX_NO_ANSWER_SECONDS
         self._answers_about(job.uid).back_off(until, PreemptionBar.INTERNAL_ERROR)
+        self._note_bar(job.uid)
 
     def note_created(self, uid: str) -> None:
         if (answers := self._jobs.get(uid)) is not None:
             answers.passed, answers.refused_later = None, 0
 
     def note_refused_create(self, job: Job) -> None:
-        """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
-        have been evicted in vain.
+        """Note that pods of the job were refused at their creation. If they had passed the dry run, evictions for the
+        job were futile.
         """
         answers = self._jobs.get(job.uid)
         if answers is None or answers.passed is None:
@@ -225,6 +231,41 @@ class DryRunAnswers:
             text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
             log.warning(text, backoff / 3600, job.key)
             answers.back_off(time.monotonic() + backoff, PreemptionBar.REFUSED_AT_CREATION)
+            self._note_bar(job.uid)
 
     def _answers_about(self, uid: str) -> _JobAnswers:
         return self._jobs.setdefault(uid, _JobAnswers())
+
+    # -- bars ----------------------------------------------------------------------------------------------------------
+
+    def note_ends(self) -> None:
+        """Note the bars and silences that have ended since the last call."""
+        now = time.monotonic()
+        for uid in self._bar_ends.due(now):
+            self._note_bar(uid)
+        for namespace in self._silence_ends.due(now):
+            self._note_silence(namespace)
+
+    def next_end_monotonic(self) -> float:
+        """When (monotonic) the first bar or silence ends; infinity if there is none."""
+        return min(self._bar_ends.next(), self._silence_ends.next())
+
+    def _note_bar(self, uid: str) -> None:
+        """Mark the job, whose bar has changed or ended."""
+        until = self._jobs[uid].may_preempt_at
+        self._bar_ends.set(uid, until if until > time.monotonic() else inf)
+        self._dirty_jobs.mark(uid)
+        self._bar_changed()
+
+    def _note_silence(self, namespace: str) -> None:
+        """Mark the jobs of the namespace, in which a silence has begun or ended."""
+        until = self._without_answer.get(namespace, NEVER_FAILED).until
+        self._silence_ends.set(namespace, until if until > time.monotonic() else inf)
+        self._dirty_jobs.mark(*(uid for uid, (name, _) in self._read.items() if name == namespace))
+        self._bar_changed()
+
+    def _end_silence(self, namespace: str) -> None:
+        """Note that a question of the namespace was answered."""
+        silence = self._without_answer.pop(namespace, None)
+        if silence is not None and time.monotonic() < silence.until:
+            self._note_silence(namespace)

@@ -21,8 +21,8 @@ from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.cluster.session import MAX_WRITES
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
-from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
-from elastic_operator.memory import drop_absent
+from elastic_operator.loop.reclaim.dry_run_answers import Acceptance, DryRunAnswers
+from elastic_operator.memory import Turns, drop_absent
 from elastic_operator.plan.facts.job import Job
 
 QUESTION_SECONDS = 5.0
@@ -50,6 +50,7 @@ class _Queued:
 class DryRuns:
     """The questions, by the uid of the job, and the `answers`."""
 
+    answers: DryRunAnswers
     ask: Callable[[DryRunQuestion], Awaitable[None]]
     """Asks the API server. Raises ClusterError."""
     refused: Callable[[Job, PodRefused, bool], object]
@@ -60,11 +61,10 @@ class DryRuns:
     """Called with a victim job (uid) that waited for an answer, to plan for it again."""
 
     def __post_init__(self) -> None:
-        self.answers = DryRunAnswers()
         self._queued: dict[str, _Queued] = {}
         self._running: dict[str, tuple[_Queued, asyncio.Task[None]]] = {}
-        self._turns: dict[str, int] = {}
-        """The number of the last turn of each namespace with questions; larger numbers are later."""
+        self._turns = Turns()
+        """The turns of the namespaces with questions."""
 
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._queued)
@@ -73,7 +73,7 @@ class DryRuns:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
         return self.answers.passed().union(self._running)
 
-    def have_passed(
+    def queue_unless_accepted(
         self,
         job: Job,
         roles: Counter[str],
@@ -82,20 +82,19 @@ class DryRuns:
         victim_job: str,
         order: int,
     ) -> bool:
-        """Whether an answer accepts that many pods of the job.
-
-        If not, the question is queued. After its answer, `victim_job` is planned again.
+        """Queue the question unless a fresh answer accepts that many pods of the job. After the next answer,
+        `victim_job` is planned again. Returns whether an answer accepts the pods, even an old one.
         """
-        passed, is_fresh = self.answers.accepts(job, roles)
-        if is_fresh:
+        acceptance = self.answers.use_acceptance(job, roles)
+        if acceptance is Acceptance.FRESH:
             return True
         if job.uid in self._running:
             self._running[job.uid][0].victim_jobs.add(victim_job)
-            return passed
+            return acceptance is Acceptance.OLD
         queued, until = self._queued.get(job.uid), time.monotonic() + QUESTION_SECONDS
         victim_jobs = queued.victim_jobs if queued is not None else set()
         self._queued[job.uid] = _Queued(job, make_question, order, until, victim_jobs | {victim_job})
-        return passed
+        return acceptance is Acceptance.OLD
 
     def start_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
@@ -106,11 +105,9 @@ class DryRuns:
         for queued in new_first:
             places.setdefault(queued.job.namespace, []).append(queued)
         here = {queued.job.namespace for queued, _ in self._running.values()}
-        self._turns = {name: turn for name, turn in self._turns.items() if name in places or name in here}
+        self._turns.keep_only(here.union(places))
         while open_now := [name for name, questions in places.items() if questions and self._may_ask(name)]:
-            name = min(open_now, key=lambda name: self._turns.get(name, 0))
-            self._turns[name] = max(self._turns.values(), default=0) + 1
-            self._start(places[name].pop(0))
+            self._start(places[self._turns.take(open_now)].pop(0))
 
     def _start(self, queued: _Queued) -> None:
         uid = queued.job.uid
@@ -149,12 +146,12 @@ class DryRuns:
         try:
             await self.ask(question)
         except PodRefused as error:
-            self.answers.refused(question)
+            self.answers.note_refused(question)
             if not question.besides:
                 self.refused(job, error, question.needed)
         except ClusterError as error:
-            self.answers.unanswered(job.namespace, error)
+            self.answers.note_unanswered(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_start`
             self.answers.note_fault(job)
         else:
-            self.answers.accepted(question)
+            self.answers.note_accepted(question)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,10 +23,11 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.writes.dispatch import StepsBefore
+from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Plan
+from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from elastic_operator.plan.job.deferred_release import DeferredRelease
 from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -70,7 +71,7 @@ class EvictionGate:
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and (self.reads(uid) or not self.is_fresh()):
             return DeferredRelease(frozenset(released))
-        waiting = self._without_answer(uid) if released else frozenset()
+        waiting = self._queue_questions(uid) if released else frozenset()
         if not waiting:
             self._waits_since.pop(uid, None)
             return DeferredRelease()
@@ -85,29 +86,30 @@ class EvictionGate:
         """The number of jobs that wait for the answers about their preemptors."""
         return len(self._waits_since)
 
-    def _without_answer(self, uid: str) -> frozenset[str]:
-        """The preemptors of the job's pods about which there is no answer yet. They may be unable to use the room."""
-        return frozenset(
-            preemptor for preemptor in self._allocation.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
-        )
+    def _queue_questions(self, uid: str) -> frozenset[str]:
+        """Queue the questions about the preemptors of the job's pods. Returns the preemptors about which there is no
+        answer yet: they may be unable to use the room.
+        """
+        preemptors = self._allocation.job_preemptors(uid)
+        return frozenset(preemptor for preemptor in preemptors if not self._queue_unless_accepted(preemptor, uid))
 
-    def steps_before(self, uid: str, plan: Plan) -> StepsBefore | None:
-        """Begin the steps before the plan is carried out: foreign pods are nominated, then the deletions are counted
-        under the limits on evictions.
+    def begin(self, uid: str, plan: Plan) -> Gate | None:
+        """Begin the steps before the plan's first write: foreign pods are nominated. Returns the gate of the plan; None
+        if there are no such steps, and no deletion counts under the limits on evictions.
         """
         taken = self._allocation.evicted_for
-        pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
+        evicted = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
-        nominated = self.nominator.steps_before(uid)
+        nominated = self.nominator.begin_for(uid)
+        return partial(self._may_evict, nominated, evicted) if nominated or evicted else None
 
-        async def counted() -> bool:
-            if nominated is not None and not await nominated():
-                return False
-            self.limiter.note_evictions(pods)
-            return True
-
-        return counted if pods else nominated
+    async def _may_evict(self, nominated: Gate | None, evicted: Mapping[str, PreemptorKey]) -> bool:
+        """Whether all foreign pods are nominated. Then the evictions are counted under the limits."""
+        if nominated is not None and not await nominated():
+            return False
+        self.limiter.note_evictions(evicted)
+        return True
 
     @property
     def _decided(self) -> PassDecisions:
@@ -118,10 +120,9 @@ class EvictionGate:
     def _allocation(self) -> Allocation:
         return self._decided.allocation
 
-    def _can_use_room(self, uid: str, victim_job: str) -> bool:
-        """Whether the API server is known to accept the job's pods.
-
-        If not, a dry run is queued, and the victim job is decided on again after the answer.
+    def _queue_unless_accepted(self, uid: str, victim_job: str) -> bool:
+        """Whether the API server is known to accept the pods of this preemptor. If not, a dry run is queued, and the
+        victim job is decided on again after the answer.
         """
         obs = self._decided.obs.get(uid)
         if self.reads(uid):
@@ -136,7 +137,7 @@ class EvictionGate:
         if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._allocation.position(uid)
-        return self.dry_runs.have_passed(
+        return self.dry_runs.queue_unless_accepted(
             obs.job, roles, partial(self._dry_run_question, uid), victim_job=victim_job, order=order
         )
 
@@ -160,10 +161,8 @@ class EvictionGate:
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The job's planned pods, as if their room were free."""
-        obs, slots = (
-            self._decided.obs.get(uid),
-            self._allocation.assignment(uid).create if uid in self._allocation else (),
-        )
+        obs = self._decided.obs.get(uid)
+        slots = self._allocation.assignment(uid).create if uid in self._allocation else ()
         return pods_to_create(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:

@@ -10,13 +10,10 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from elastic_operator.plan.allocation.check_evictions import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EVICTION_SECONDS, EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
-
-MINUTE = 60.0
 
 
 class LastMinute:
@@ -43,15 +40,15 @@ class LastMinute:
     def seconds_until_relief(self) -> float:
         """Seconds until the first of these evictions counts no more; infinity without evictions."""
         first = next(iter(self._evicted.values()), None)
-        return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
+        return max(0.0, first[0] + EVICTION_SECONDS - time.monotonic()) if first else inf
 
     def _forget_old(self) -> None:
-        end = time.monotonic() - MINUTE
+        end = time.monotonic() - EVICTION_SECONDS
         for pod in [*takewhile(lambda pod: self._evicted[pod][0] <= end, self._evicted)]:
             del self._evicted[pod]
 
 
-class _HeldUp(NamedTuple):
+class _Waiting(NamedTuple):
     """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
@@ -59,14 +56,14 @@ class _HeldUp(NamedTuple):
 
 
 class EvictionLimiter:
-    """The evictions that the settings allow, given those of the last minute. `evicted` is called with the number of
-    newly evicted pods.
+    """The evictions that the settings allow, given those of the last minute. `count_evicted` is called with the number
+    of newly evicted pods.
     """
 
-    def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
-        self._settings, self._evicted = settings, evicted
+    def __init__(self, settings: ReclaimSettings, *, count_evicted: Callable[[int], object] = lambda _: None) -> None:
+        self._settings, self._count_evicted = settings, count_evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[PreemptorKey, _HeldUp] = {}
+        self._waiting: dict[PreemptorKey, _Waiting] = {}
         """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
 
     @property
@@ -101,7 +98,7 @@ class EvictionLimiter:
         minute; and the number of pods to evict for it. None and 0 if no preemptor has waited for so long.
         """
         first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
-        if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
+        if first is None or time.monotonic() < self._waiting[first].since + EVICTION_SECONDS:
             return None, 0
         return first, self._waiting[first].pods
 
@@ -111,21 +108,20 @@ class EvictionLimiter:
         """
         if not allocation.held_up:
             return inf
-        turns = (held_up.since + MINUTE - time.monotonic() for held_up in self._waiting.values())
+        turns = (one.since + EVICTION_SECONDS - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
         """Count these pods (uids) as evicted."""
-        self._evicted(self._last_minute.count(pods))
+        self._count_evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        hits = ((entry, hit) for entry, hit in allocation.held_up if hit.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, hit.wanted)
-            for entry, hit in hits
-            if not (hit.needs_higher_limit or hit.is_behind) and (preemptor := preemptor_of(entry))
+            one.preemptor: _Waiting(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
+            for one in allocation.held_up
+            if one.hit.exceeded is EvictionLimit.PER_CLUSTER and not (one.hit.needs_higher_limit or one.hit.is_behind)
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

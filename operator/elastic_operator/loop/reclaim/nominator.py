@@ -10,44 +10,27 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from elastic_api.status import rfc3339
-from elastic_operator.cluster import objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
-from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
+from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait
-from elastic_operator.loop.writes.dispatch import StepsBefore
-from elastic_operator.loop.writes.master import pod_now
-from elastic_operator.memory import drop_older_half
+from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
-from elastic_operator.plan.facts.times import lasts
 from elastic_operator.plan.facts.waits import FUTILE_TRIES
-from elastic_operator.read.foreign.foreign_pod import PodBackoff
-from elastic_operator.read.foreign.reservation import (
-    CONDITION,
-    MAX_ANNOTATED_SECONDS,
-    Reservation,
-    is_annotated,
-    is_renewable,
-    reservation_of,
-)
-from elastic_worker.contract import ANNOTATION_RESERVED
+from elastic_operator.read.foreign.foreign_pod import NOMINATION_RETRY_SECONDS, NominationProgress
+from elastic_operator.read.foreign.foreign_pods import WaitingPod
+from elastic_operator.read.foreign.reservation import Reservation, condition_of, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
 
-MAX_BACKOFFS = 10_000
 RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler removed is written again after this time (45)."""
-NOMINATION_RETRY_SECONDS = 30.0
-"""A pod that could not be nominated is not tried again for this long."""
 CHANGED_SECONDS = 0.5
 """A pod that has changed meanwhile is not tried again for this long, so that the watch can bring the change."""
 
@@ -65,6 +48,7 @@ class Nominator:
 
     session: Session
     pods: Store[objects.Pod]
+    progress: NominationProgress
     keeps_seconds: float
     """How long a node is kept for a pod beyond the grace of the evicted pods."""
     grace_ceiling: Callable[[str], int]
@@ -81,67 +65,51 @@ class Nominator:
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._expired: dict[str, Reservation] = {}
         """The reservations that had run out at the last pass, by pod (uid), each with its present node (167)."""
-        self._backoffs: dict[str, PodBackoff] = {}
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
-        self._cleared_nodes = frozenset[str]()
-        """The nodes on which pods are about to be evicted for a foreign pod."""
 
-    def backoff(self, uid: str) -> PodBackoff | None:
-        """The foreign pod's back-off: until when (epoch seconds), and why."""
-        known = self._backoffs.get(uid)
-        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self.now()):
-            del self._backoffs[uid]
-            return None
-        return known
+    def plan(self, nominations: Sequence[Nomination], expired: Sequence[WaitingPod]) -> None:
+        """Take the nominations of a pass. Withdraw the `expired` reservations, unless another node is about to be
+        reserved for the pod.
 
-    def _back_off(self, uid: str, seconds: float, why: str) -> None:
-        self._backoffs[uid] = PodBackoff(self.now() + seconds, why)
-
-    def plan(self, nominations: Sequence[Nomination], expired: Sequence[tuple[objects.Pod, Reservation]]) -> None:
-        """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41).
-
-        Withdraw the `expired` reservations, unless another node is about to be reserved for the pod.
+        A job releases pods for a foreign pod only after the nomination (41). So a nomination with victims begins with
+        the first plan of a victim job (`begin_for`). One without victims begins here, if the pod had another node. The
+        other ones are not written: kube-scheduler finds the free room itself.
         """
         self._by_victim_job = {}
-        self._expired = {pod.metadata.uid: reserved for pod, reserved in expired}
-        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
-        drop_older_half(self._backoffs, MAX_BACKOFFS)
+        self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
+        self.progress.cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
-        for pod, reserved in expired:
-            if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
-                self._start(pod.metadata.uid, self._withdraw(pod, reserved))
+        for waiting in expired:
+            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in planned:
+                self._start(uid, self._withdraw(waiting.pod, waiting.reservation))
 
-    def is_being_cleared(self, node: str) -> bool:
-        """Whether pods on that node are about to be evicted for a foreign pod."""
-        return node in self._cleared_nodes
-
-    def steps_before(self, job_uid: str) -> StepsBefore | None:
+    def begin_for(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         writes = [self._begin(nomination) for nomination in nominations]
-        are_these = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
+        same_nodes = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
 
         async def all_nominated() -> bool:
             """False while a pod is being nominated for another node, by the decision of an earlier pass: no pod on this
             node may be evicted for it (145). After the nomination under way, everything is decided again.
             """
-            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and are_these
+            return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and same_nodes
 
         return all_nominated
 
-    def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
+    def renew(self, renewable: Iterable[WaitingPod]) -> None:
         """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
-        for pod, reserved in renewable:
-            if pod.metadata.uid not in self._writing:
-                self._start(pod.metadata.uid, self._renew(pod, reserved))
+        for waiting in renewable:
+            if (uid := waiting.pod.metadata.uid) not in self._writing:
+                self._start(uid, self._renew(waiting.pod, waiting.reservation))
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""
@@ -163,7 +131,7 @@ class Nominator:
             return await work
         except Exception as error:
             self.metrics.count_error("pod")
-            self._back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            self.progress.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
@@ -195,15 +163,10 @@ class Nominator:
     def _grace_seconds(self, victims: Iterable[str]) -> int:
         """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
         leaving = [pod for uid in victims if (pod := self.pods.get(uid)) is not None]
-        return max(
-            (
-                min(one.spec.termination_grace_period_seconds, self.grace_ceiling(one.metadata.namespace))
-                for one in leaving
-            ),
-            default=0,
-        )
+        graces = ((pod.spec.termination_grace_period_seconds, pod.metadata.namespace) for pod in leaving)
+        return max((min(grace, self.grace_ceiling(namespace)) for grace, namespace in graces), default=0)
 
-    async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
+    async def _renew(self, before: objects.Pod, reservation: Reservation) -> bool:
         """Nominate the pod again, after a pause. In a gang the node may have changed (167).
 
         Whenever kube-scheduler removes a nomination, it tries all waiting pods, and each of these may lose its
@@ -213,15 +176,15 @@ class Nominator:
         pod = self.pods.get(before.metadata.uid)
         if pod is None or reservation_of(pod).node != reservation_of(before).node:
             return False
-        if not is_renewable(pod, reserved, self.now()):
+        if not is_renewable(pod, reservation, self.now()):
             return False
         try:
-            renewed = await self._put(pod, reserved)
+            renewed = await self._put(pod, reservation)
         except ClusterError as error:
             log.info("cannot renew the nomination of a pod pod=%s/%s reason=%s", *_name(pod), error)
             return False
         if renewed:
-            log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reserved.node)
+            log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reservation.node)
         return renewed
 
     async def _withdraw(self, pod: objects.Pod, expired: Reservation) -> bool:
@@ -255,15 +218,15 @@ class Nominator:
             try:
                 return await self._put(pod, reservation)
             except Conflict:
-                return await self._put_anew(pod, reservation)
+                return await self._put_again(pod, reservation)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
-            self._back_off(uid, CHANGED_SECONDS, "it has just changed")
+            self.progress.back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self.progress.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
-    async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
+    async def _put_again(self, before: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation into the pod as it is now, after a change; False if the pod is deleted or has a node.
 
         kube-scheduler writes into a pod at each try. While a pod of a gang backs off, nothing is planned for the rest
@@ -271,7 +234,7 @@ class Nominator:
 
         Raises ClusterError; Conflict if another program has nominated the pod.
         """
-        pod = await pod_now(self.session, self.pods, before.metadata)
+        pod = await api_requests.pod_now(self.session, self.pods, before.metadata)
         if pod is None or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
@@ -281,7 +244,8 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            written = await nominate(self.session, pod, reservation, self.now())
+            condition = condition_of(reservation, pod, self.now())
+            written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)
             return False
@@ -291,32 +255,3 @@ class Nominator:
 
 def _name(pod: objects.Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
-
-
-async def nominate(session: Session, pod: objects.Pod, reservation: Reservation, now: float) -> objects.Pod:
-    """Nominate the pod for the node of the reservation, or withdraw the nomination if there is no node.
-
-    Raises:
-        Conflict: the pod has changed, or another pod has its name now.
-        NotFound: the pod is deleted.
-        ClusterError: anything else.
-    """
-    meta, node = pod.metadata, reservation.node
-    if is_annotated(pod) and meta.annotations.reserved:  # which may have been forged
-        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
-    condition = {
-        "type": CONDITION,
-        "status": "True" if node else "False",
-        "reason": "NodeReserved" if node else "NoNodeReserved",
-        "message": msgspec.json.encode(reservation).decode(),
-        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
-    }
-    body: dict[str, Any] = {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
-    }
-    if meta.annotations.reserved:
-        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
-    path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
-    answer = await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node))
-    return objects.decode(answer, objects.Pod)

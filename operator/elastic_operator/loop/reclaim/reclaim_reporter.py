@@ -38,7 +38,7 @@ class ReclaimReporter:
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Report on a new allocation, made from that input."""
         self._report_held_up(allocation)
-        self.metrics.not_lasting.inc(len(allocation.would_not_last))
+        self.metrics.not_lasting.inc(len(allocation.withheld))
         self.metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
 
@@ -58,17 +58,17 @@ class ReclaimReporter:
     def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
         previous = self._held_up
-        self._held_up = frozenset((entry.demand.uid, hit.needs_higher_limit) for entry, hit in allocation.held_up)
+        self._held_up = frozenset((one.demand.uid, one.hit.needs_higher_limit) for one in allocation.held_up)
         self.metrics.waiting_for_limit.set(len(allocation.held_up))
-        self.metrics.too_large.set(sum(hit.needs_higher_limit for _, hit in allocation.held_up))
-        for entry, hit in allocation.held_up:
-            demand = entry.demand
+        self.metrics.too_large.set(sum(one.hit.needs_higher_limit for one in allocation.held_up))
+        for one in allocation.held_up:
+            demand, hit = one.demand, one.hit
             if (demand.uid, hit.needs_higher_limit) in previous:
                 continue
-            why, kind = hit.reason, "pod" if entry.foreign_pod else "job"
+            why, kind = hit.reason, "pod" if one.is_foreign_pod else "job"
             text = "a preemptor waits for a limit on evictions %s=%s/%s reason=%r"
             log.warning(text, kind, demand.namespace, demand.name, why.message)
-            pod = self.pods.get(demand.uid) if entry.foreign_pod else None
+            pod = self.pods.get(demand.uid) if one.is_foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and hit.needs_higher_limit:
                 self.events.record(subject, Event(why.code, why.message, "Warning"))

@@ -76,7 +76,7 @@ class ReclaimTimes:
             growing.add(job.uid)
             if job.uid not in self._growing:
                 slots = (slot for slot in allocation.assignment(job.uid).create if not slot.ready)
-                self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
+                self._metrics.requested_gpus.inc(sum(job.shape.of(slot.role).gpus for slot in slots))
         self._growing = frozenset(growing)
 
     def _note_evictions(self, uid: str, gpus: int) -> None:
@@ -99,4 +99,4 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that the job lacks for its minimum."""
-    return job.gpus_of_size(job.minimum) - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_of_size(job.minimum) - sum(job.shape.of(member.role).gpus for member in job.members)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
+from elastic_api.refusal import pod_blocked
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
 from elastic_operator.cluster.waiting import cancel_and_wait
@@ -33,8 +34,8 @@ NOT_FRESH_SECONDS = 1.0
 LOGGED_ATTEMPTS = 20
 """Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
 
-StepsBefore = Callable[[], Awaitable[bool]]
-"""Awaited before a plan is carried out. If its result is False, the plan is dropped."""
+Gate = Callable[[], Awaitable[bool]]
+"""Awaited before the first write of a plan. If its result is False, the plan is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class _Work:
     """A plan under way, and the job's status as the API server has it.
 
     `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
-    forgotten, unless another write has failed since the plan began with `tries` of them. `steps_before`: see
-    `StepsBefore`. `sent` collects the names of pods that may have been created.
+    forgotten, unless another write has failed since the plan began with `tries` of them. `sent` collects the names
+    of pods that may have been created.
     """
 
     job: Job
@@ -52,7 +53,7 @@ class _Work:
     writes_status: bool = True
     clears: bool = True
     tries: int = 0
-    steps_before: StepsBefore | None = None
+    gate: Gate | None = None
     sent: set[str] = field(default_factory=set)
 
 
@@ -94,25 +95,25 @@ class Dispatcher:
         body: objects.CustomObject,
         job: Job,
         plan: Plan,
-        steps_before: Callable[[], StepsBefore | None] = lambda: None,
+        begin_gate: Callable[[], Gate | None] = lambda: None,
     ) -> float:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
 
-        `steps_before` is called when the plan begins, and returns what must succeed before its first write.
+        `begin_gate` is called if the plan begins now.
         """
         uid = job.uid
         if uid in self._busy:
             return inf
         delay = self.status_times.write_delay(body, plan)
-        if delay > 0 and not _acts(plan):
+        if delay > 0 and not _writes_more_than_status(plan):
             return delay
         failed = self.failed_writes.failed_write(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
         if plan.creates and not self.is_fresh():
             plan = replace(plan, creates=())
-            if delay > 0 and not _acts(plan):
+            if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         work = _Work(
             job,
@@ -120,7 +121,7 @@ class Dispatcher:
             body.status.unpack(),
             writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
             tries=failed.attempts.times,
-            steps_before=steps_before(),
+            gate=begin_gate(),
         )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
@@ -170,10 +171,10 @@ class Dispatcher:
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
         try:
-            if work.steps_before is not None and not await work.steps_before():
+            if work.gate is not None and not await work.gate():
                 return
             if work.writes_status:
-                self.status_times.written(job.uid, creates=bool(work.plan.creates))
+                self.status_times.note_written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
                 await self.executor.carry_out(
                     job,
@@ -197,6 +198,17 @@ class Dispatcher:
             if work.plan.creates:
                 self.on_pods_created(job.uid)
 
+    def note_refused_dry_run(self, job: Job, error: PodRefused, needed: bool) -> None:
+        """Note that the API server would refuse the job's pods, for which pods of others were to be evicted.
+
+        If the job needs its pods for its minimum, the refusal counts like a failed write.
+        """
+        if needed:
+            self.note(job, error)
+            return
+        text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
+        self.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+
     def note(self, job: Job, error: ClusterError) -> None:
         """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
         reported.
@@ -219,7 +231,7 @@ def _is_about_the_job(error: ClusterError) -> bool:
     return too_large or (isinstance(error, ApiError) and not error.retry_policy.is_transient)
 
 
-def _acts(plan: Plan) -> bool:
+def _writes_more_than_status(plan: Plan) -> bool:
     """Whether the plan has writes beside the job's status."""
     changes_pods = plan.deletes or plan.creates or plan.membership is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

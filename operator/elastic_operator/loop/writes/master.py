@@ -5,16 +5,13 @@ into an annotation of the master.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from itertools import count
 
 from elastic_operator.build.names import service_name
 from elastic_operator.build.service import build_endpoint_slice
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import Conflict, NotFound
-from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.session import Session
-from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.decisions import Membership, Route
 from elastic_operator.plan.facts.job import Job
@@ -66,8 +63,8 @@ class Masters:
                 self._stores.pods.observe_deleted(membership.uid)
                 return
             except Conflict:
-                before, pod = pod, await pod_now(self._session, self._stores.pods, pod.metadata)
-                if pod is not None and (tries >= MAX_MASTER_TRIES or _is_annotated_anew(pod, before)):
+                before, pod = pod, await api_requests.pod_now(self._session, self._stores.pods, pod.metadata)
+                if pod is not None and (tries >= MAX_MASTER_TRIES or _membership_changed(pod, before)):
                     raise
             else:
                 log.info("the master reads the new membership job=%s pod=%s", job.key, membership.name)
@@ -75,18 +72,7 @@ class Masters:
                 return
 
 
-async def pod_now(session: Session, pods: Store[objects.Pod], meta: Meta) -> objects.Pod | None:
-    """The pod as it is now, put into the store; None if it is deleted. Raises ClusterError."""
-    with suppress(NotFound):
-        pod = await api_requests.get_pod(session, meta.namespace, meta.name)
-        if pod.metadata.uid == meta.uid:
-            pods.observe(pod)
-            return pod
-    pods.observe_deleted(meta.uid)
-    return None
-
-
-def _is_annotated_anew(pod: objects.Pod, before: objects.Pod) -> bool:
+def _membership_changed(pod: objects.Pod, before: objects.Pod) -> bool:
     return pod.metadata.annotations.membership != before.metadata.annotations.membership
 
 

@@ -79,15 +79,18 @@ class PlanExecutor:
     async def _write_status(self, job: Job, plan: Plan, stored_status: dict[str, Any]) -> bool:
         """Write the plan's status, and record its events. Returns whether the job still exists.
 
-        The write names the newest known resourceVersion, and not the one that the decision was made from: the operator
-        is the only writer of the status, and an edit of the job meanwhile wakes the loop anyway.
+        The write names the newest known resourceVersion, and not the one that the decision was made from: an edit of
+        the job meanwhile wakes the loop anyway.
 
-        Raises the errors of the cluster layer. After a Conflict the job has been read again.
+        Raises the errors of the cluster layer, and Conflict if the status is not `stored_status` any more: a late write
+        of the last leader has changed it. After a Conflict the job has been read again.
         """
         new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         body = self.stores.jobs.get(job.uid)
         if body is None:
             return False
+        if body.status.unpack() != stored_status:
+            raise Conflict("the status has changed since the decision", status=409)
         try:
             answer = await api_requests.patch_job_status(
                 self.session,

@@ -88,7 +88,7 @@ class StatusTimes:
             known.behind_since = now
         return known.behind_since + REPORT_SECONDS - now
 
-    def written(self, uid: str, *, creates: bool) -> None:
+    def note_written(self, uid: str, *, creates: bool) -> None:
         """Note that the status is written now. If the plan creates pods, the status is written again soon, because the
         reasons why new pods wait are known only later.
         """

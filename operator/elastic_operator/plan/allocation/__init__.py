@@ -2,7 +2,7 @@
 not bigger.
 
 The order of service:
-    allocate        serves all entries, and again if pods were preempted for nothing; then requests new nodes
+    allocate        serves all entries, and again if a preemption was futile; then requests new nodes
     rounds          guarantees, fair shares, then GPUs that no other team uses; in each round, minima before growth
     turn_order      which team: the one with the lowest share value
     fair_share      how many GPUs each team should have

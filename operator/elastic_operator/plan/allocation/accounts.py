@@ -31,15 +31,8 @@ class Entitlement(IntEnum):
 
 
 class Account:
-    """One team's book for one flavor, in GPUs.
-
-    `used` is the team's use once all leaving pods have left, `used_with_terminating` its use until then, and
-    `terminating` the GPUs of the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds
-    yet (166). `on_new_nodes` are the GPUs for pods that request new nodes: they count under limits only, from the end
-    of the pass on (49). `non_preemptible` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are
-    not preemptible); `foreign` are those of pods that belong to none of our jobs. `requested_by_jobs` are the GPUs that
-    our jobs want in all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path`
-    leads from this account to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
+    """One team's book for one flavor, in GPUs. Now the team uses `used_with_terminating`; soon, once all leaving pods
+    have left, it uses `used`.
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -52,11 +45,27 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        """From this account to the top."""
         self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
+        """The part of the path that counts for other teams (111)."""
         self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_with_terminating = self.terminating = self.not_yet_held = 0
-        self.on_new_nodes = self.non_preemptible = self.foreign = 0
-        self.requested_by_jobs = self.requested = self.share = 0
+        self.used_with_terminating = self.used = 0
+        self.terminating = 0
+        """GPUs of the pods that are leaving already."""
+        self.not_yet_held = 0
+        """The part of `used` that no pod holds yet (166)."""
+        self.on_new_nodes = 0
+        """GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49)."""
+        self.non_preemptible = 0
+        """GPUs that cannot be taken back: of foreign pods, and of jobs that are not preemptible."""
+        self.foreign = 0
+        """GPUs of pods that belong to none of our jobs."""
+        self.requested_by_jobs = 0
+        """The GPUs that our jobs want in all."""
+        self.requested = 0
+        """The team's use if all its wishes were granted."""
+        self.share = 0
+        """The fair share."""
 
     def add_usage(self, gpus: int, *, non_preemptible: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
@@ -164,16 +173,14 @@ class Accounts:
         is_open = not node.why_closed
         for resource, flavor in self.flavor_of[number].items():
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
-            for namespace, held in node.used_by.items():
-                if gpus := sign * held.get(resource, 0):
-                    account = self.account_of(namespace, flavor)
-                    account.add_usage(gpus, non_preemptible=True)
-                    account.foreign += gpus
-                    self._without_jobs[flavor] += 0 if is_open else gpus
-            for namespace, held in node.leaving_by.items():
-                if gpus := sign * held.get(resource, 0):
-                    for account in self.account_of(namespace, flavor).path:
-                        account.terminating += gpus
+            for namespace, gpus in node.used.gpus_of(resource):
+                account = self.account_of(namespace, flavor)
+                account.add_usage(sign * gpus, non_preemptible=True)
+                account.foreign += sign * gpus
+                self._without_jobs[flavor] += 0 if is_open else sign * gpus
+            for namespace, gpus in node.leaving.gpus_of(resource):
+                for account in self.account_of(namespace, flavor).path:
+                    account.terminating += sign * gpus
 
     def renew_node(self, number: int, before: Node, after: Node) -> None:
         """Count a node again whose use has changed, and nothing else."""

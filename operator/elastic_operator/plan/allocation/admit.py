@@ -97,7 +97,7 @@ def _keep_where_reserved(state: AllocationState, entry: Entry, node: int) -> boo
     if not entry.gang or not state.inputs.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
-    loads += [one.requirements(placement.role).shape for one, placement in state.placed[node] if not one.held_node]
+    loads += [one.requirements(placement.role).shape for one, placement in state.placed[node] if not one.promised_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
     state.place(entry, Placement(ROLE_MASTER, node, ready=False))

@@ -21,15 +21,15 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 
 _MAX_SERVINGS = 3
-"""A pass is tried up to this many times, while it preempts a whole job in vain (112) or splits a gang. If the last try
-splits a gang, there is one more try without gangs.
+"""A pass is tried up to this many times, while a preemption of a whole job is futile (112) or a gang is split. If the
+last try splits a gang, there is one more try without gangs.
 """
 
 
 class Allocator:
     """Allocates in each pass, and keeps the state, so that a pass handles only the changes since the last one (38).
 
-    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
+    `futile_preemptors` are the preemptors (uids) whose preemption of a whole job was futile in the last pass (112).
     """
 
     def __init__(self) -> None:
@@ -44,19 +44,20 @@ class Allocator:
         return Allocation(state)
 
     def _serve(self, inputs: AllocationInputs) -> AllocationState:
-        """The state after a pass in which no whole job is preempted in vain (112), and no gang gets only some of its
-        places (144).
+        """The state after a pass in which no preemption of a whole job is futile (112), and no gang gets only some of
+        its places (144).
 
-        A job is preempted in vain if one of its preemptors has no pods at the end of the pass, or if each of its
+        The preemption of a job is futile if one of its preemptors has no pods at the end of the pass, or if each of its
         preemptors has only the pods that it had before. Then the pass is repeated, and these preemptors may preempt
         no whole job. If a gang got only some of its places, the pass is repeated, and the gang gets none. If a gang
         is still split in the last try, no gang gets a place.
         """
-        state, futile, split = self._state, frozenset[str](), frozenset[str]()
+        state, futile, split, tried = self._state, frozenset[str](), frozenset[str](), set[str]()
         for tries in count(1):
             state = state.renewed(inputs) if state else AllocationState(inputs)
             state.futile_preemptors, state.split_gangs = futile, split
             serve(state)
+            tried |= state.this_pass.tried_gangs
             self.futile_preemptors = _futile_preemptors(state) - futile
             newly_split = split_gangs(state)
             if not newly_split and (not self.futile_preemptors or tries >= _MAX_SERVINGS):
@@ -64,11 +65,12 @@ class Allocator:
             futile |= self.futile_preemptors
             split |= newly_split if tries < _MAX_SERVINGS else state.queues.gangs.keys()
         assert state is not None, "served once at least"
+        state.this_pass.tried_gangs |= tried
         return state
 
 
 def _futile_preemptors(state: AllocationState) -> frozenset[str]:
-    """The preemptors (uids) for which a whole job is preempted in vain."""
+    """The preemptors (uids) whose preemption of a whole job is futile."""
     found = set[Entry]()
     for entry in (entry for entry in state.this_pass.preempted if entry.preempted and entry.loses_members):
         as_before = not any(preemptor.placements or preemptor.loses_members for preemptor in entry.preemptors)

@@ -20,7 +20,7 @@ def mark_ready(state: AllocationState) -> None:
     Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps the room of a nominated pod
     even while only a part of the room is free, so the operator creates no pod in it.
     """
-    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.held_node, entry.position)):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.promised_node, entry.position)):
         if entry.placements:
             placements = [
                 placement._replace(ready=_can_be_made_now(state, entry, placement)) for placement in entry.placements
@@ -33,7 +33,7 @@ def _can_be_made_now(state: AllocationState, entry: Entry, placement: Placement)
     requirements = entry.requirements(placement.role)
     if not placement.ready:
         is_free = state.board.is_free(requirements, placement.node_number)
-        if is_free or entry.held_node:
+        if is_free or entry.promised_node:
             state.board.keep_free(requirements, placement.node_number)
         if not is_free:
             return False

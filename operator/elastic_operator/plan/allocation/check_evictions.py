@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason, pods
 
@@ -54,6 +55,16 @@ class EvictionLimitHit:
             why = f" at once, and {limit} leaves {self.left} for this minute. Wait."
         text = f"{pods(self.wanted)} of others would have to be evicted for it{why}"
         return Reason(SizeReason.RECLAIM_TOO_LARGE, text)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """A job that a limit on evictions holds up, or a foreign pod as a job of one pod."""
+
+    demand: JobDemand
+    is_foreign_pod: bool
+    preemptor: PreemptorKey
+    hit: EvictionLimitHit
 
 
 def preemptor_of(entry: Entry) -> PreemptorKey:

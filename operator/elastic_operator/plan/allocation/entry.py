@@ -81,7 +81,7 @@ class Entry:
     @property
     def gang(self) -> str:
         """The gang of the foreign pod; "" for a job and for a pod that is on its own."""
-        return self.foreign_pod.gang if self.foreign_pod is not None else ""
+        return self.foreign_pod.gang if self.foreign_pod else ""
 
     @property
     def may_be_split(self) -> bool:
@@ -91,17 +91,17 @@ class Entry:
     @property
     def reserved_node(self) -> str:
         """The node that the operator has nominated the foreign pod for; "" for none."""
-        return self.foreign_pod.reserved if self.foreign_pod is not None else ""
+        return self.foreign_pod.reserved if self.foreign_pod else ""
 
     @property
-    def held_node(self) -> str:
+    def promised_node(self) -> str:
         """The node that is reserved for the foreign pod, by the operator's nomination or another one; "" for none."""
-        return self.foreign_pod.reserved or self.foreign_pod.nominated if self.foreign_pod is not None else ""
+        return self.foreign_pod.promised_node if self.foreign_pod else ""
 
     def scheduler_may_preempt(self, other: Entry) -> bool:
         """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
         preempts = self.foreign_pod is not None and self.foreign_pod.preempts
-        return preempts and self.demand.priority > min(other.demand.shape.priorities)
+        return preempts and self.demand.priority > other.demand.shape.lowest_priority
 
     @property
     def size(self) -> int:

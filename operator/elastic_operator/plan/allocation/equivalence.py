@@ -6,7 +6,7 @@ share (38); `pass_memo` says for how long. Four questions have a key:
     equiv.   which nodes may the entry have, and which pods may it preempt? (`equivalence_key`)
     refusal  which of these preemptions do the limits on evictions allow? (`refusal_key`)
     minim.   does the entry get its minimum? (`minimum_key`)
-    growth   does the job get its next size? (`growth_key`)
+    growth   does the job get its next size? (`scale_up_queues.growth_key`)
 
 An unnecessary part of a key only costs time. A missing part denies a job GPUs that it could get. The parts of the keys,
 and why the answer depends on each; "alone" are entries that share their key with no other entry:
@@ -33,12 +33,9 @@ than a pass.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 from elastic_operator.plan.allocation.entry import Entry
-
-if TYPE_CHECKING:  # the state has the groups of growers, which are made here
-    from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.state import AllocationState
 
 
 def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
@@ -68,16 +65,6 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
         demand.failed and (demand.failed.size, demand.failed.until),
         state.starves(entry),
     )
-
-
-def growth_key(entry: Entry, now: float) -> Hashable:
-    """The key of jobs that need the same for their next size. It holds for many passes."""
-    demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.may_grow_at, demand.may_preempt_at) > now or entry.is_delayed_size(next_size, now)
-    has_failed = demand.failed is not None and demand.failed.until > now
-    if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
-        return demand.uid
-    return entry.equivalence_class, entry.missing(next_size), entry.may_preempt(now)
 
 
 def individually_limited(state: AllocationState) -> set[Entry]:

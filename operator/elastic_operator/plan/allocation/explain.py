@@ -64,19 +64,19 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: Entry) -> tuple[Reason, float | None]:
-        """Why the job gets no larger size, and when (epoch seconds) time alone may change that; None: never."""
+    def why(self, entry: Entry) -> tuple[Reason, float]:
+        """Why the job gets no larger size, and when (epoch seconds) time alone may change that; infinity for never."""
         if not entry.demand.wants_pods:
-            return Reason(SizeReason.SUSPENDED, ""), None
+            return Reason(SizeReason.SUSPENDED, ""), inf
         if not entry.demand.sizes:
             text = f"The job is ending: it keeps {pods(entry.size)} and gets no new ones."
-            return Reason(SizeReason.AT_MAXIMUM, text), None
+            return Reason(SizeReason.AT_MAXIMUM, text), inf
         if waiting := self._why_waiting(entry):
-            return waiting, None
+            return waiting, inf
         if entry.size >= entry.demand.sizes[-1]:
-            return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), None
+            return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), inf
         if refused := why_excluded(entry, _wanted_gpus(entry)):
-            return refused, None
+            return refused, inf
         size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
@@ -100,7 +100,7 @@ class Explainer:
         need = self._need(entry, entry.demand.minimum)
         return Reason(SizeReason.WAITING_FOR_NODES, f"{_wanted(need)}; {_usable(need)}. {then}")
 
-    def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
+    def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float]:
         demand, failed = entry.demand, entry.demand.failed
         if failed is not None and failed.delays(size, self._state.now):
             return Reason(SizeReason.SCALE_UP_FAILED, joined(_head(entry), *_why_failed(failed))), failed.until
@@ -110,10 +110,10 @@ class Explainer:
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):
-            return refused, None
+            return refused, inf
         if limited := self._eviction_limit_hit(entry):
             why = limited.reason
-            return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
+            return Reason(why.code, f"{_wanted(need)}. {why.message}"), inf
         lacking = self._why_no_room(need)
         text, requeue_at = _with_time_of_request(entry, lacking.message, self._state.now)
         text = joined(text, *_avoided(demand), _why_no_preemption(entry, self._state.now))
@@ -164,11 +164,11 @@ class Explainer:
         return used_by_others(need.entry, need.size, _wanted(need), _usable(need), reclaim_stopped=stopped)
 
 
-def _with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
-    """The message, with the time from which new nodes are requested if that is later, and this time or None."""
+def _with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float]:
+    """The message, with the time from which new nodes are requested if that is later, and this time, or infinity."""
     request = entry.demand.node_request
     if entry.admitted or request is None or request.begins_at <= now:
-        return message, None
+        return message, inf
     return f"{message} New nodes are requested from {_time(request.begins_at)} on.", request.begins_at
 
 

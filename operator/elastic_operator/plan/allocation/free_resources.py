@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
-from elastic_operator.plan.facts.node import HostPort, Resources
+from elastic_operator.plan.facts.node import HostPort, NodeUse, Resources
 from elastic_operator.plan.facts.requirements import PodShape
 
 
@@ -97,10 +97,9 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
     return total
 
 
-def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    """The part of `allocatable` that these loads leave; negative if they exceed it."""
-    free = dict(allocatable)
-    for load in used:
-        for name, amount in load.items():
-            free[name] = free.get(name, 0) - amount
-    return free
+def room_left(allocatable: Resources, *uses: NodeUse) -> FreeResources:
+    """The room that these uses leave of `allocatable`."""
+    room = FreeResources(dict(allocatable), ())
+    for use in uses:
+        room.add(use.requests, use.ports)
+    return room

@@ -58,5 +58,5 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 def _is_split(gang: set[Entry]) -> bool:
     if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.admitted and not entry.held_node for entry in gang)
+    placed = any(entry.admitted and not entry.promised_node for entry in gang)
     return placed and not all(entry.admitted for entry in gang)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, room_left, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
@@ -52,10 +52,8 @@ class NodeBoard:
         self.gpu_resources = tuple(gpu_resources)
         self.open = tuple(i for i, node in enumerate(self.nodes) if not node.why_closed)
         self.closed = tuple(i for i, node in enumerate(self.nodes) if node.why_closed)
-        self._now = [
-            FreeResources(less(n.allocatable, n.used, n.leaving), [*n.used_ports, *n.leaving_ports]) for n in self.nodes
-        ]
-        self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
+        self._now = [room_left(n.allocatable, n.used, n.leaving) for n in self.nodes]
+        self._soon = [room_left(n.allocatable, n.used) for n in self.nodes]
         self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
         self.idle_gpus = sum(self._gpus)
         """The GPUs that are free once all leaving pods have left."""
@@ -186,10 +184,10 @@ class NodeBoard:
         for number, before, after in changed:
             renewed[number] = after
             for room in (self._soon[number], self._now[number]):
-                room.remove(before.used, before.used_ports)
-                room.add(after.used, after.used_ports)
-            self._now[number].remove(before.leaving, before.leaving_ports)
-            self._now[number].add(after.leaving, after.leaving_ports)
+                room.remove(before.used.requests, before.used.ports)
+                room.add(after.used.requests, after.used.ports)
+            self._now[number].remove(before.leaving.requests, before.leaving.ports)
+            self._now[number].add(after.leaving.requests, after.leaving.ports)
             self._reindex(number)
         self.nodes = tuple(renewed)
         return changed

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from elastic_operator.plan.allocation.preemption.options import Option
 
 
+UNKNOWN_PRICE: tuple[float, ...] = ()
+"""The price of an option that is to be examined next: it may be cheaper than it was. It is lower than any other."""
+
+
 @dataclass(slots=True)
 class OptionHeap:
     """The options of one search.
 
-    `heap` has a price and a node for each option; a price of () is not known any more. `by_node` has the options as
-    they were last found. `use_after` is the preemptor's use if it gets all that it wants, at each level of the tree
-    the highest since the search: options that such a use forbids are not in the heap (189).
+    `heap` has a price and a node for each option. `by_node` has the options as they were last found. `use_after` is the
+    preemptor's use if it gets all that it wants, at each level of the tree the highest since the search: options that
+    such a use forbids are not in the heap (189).
     """
 
     heap: list[tuple[tuple[float, ...], int]] = field(default_factory=list)
@@ -67,4 +71,4 @@ class PassState:
     def node_got_room(self, node: int) -> None:
         """Options on that node may be cheaper now, so they are examined next."""
         for found in self.options.values():
-            heappush(found.heap, ((), node))
+            heappush(found.heap, (UNKNOWN_PRICE, node))

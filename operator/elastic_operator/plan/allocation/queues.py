@@ -13,10 +13,9 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.pod_order import keep_order
-from elastic_operator.plan.facts.requirements import JobShape
 
 _MAX_CLASSES = 10_000
 """The most equivalence classes whose numbers are kept. If a number is dropped, the allocation does some work twice."""
@@ -56,12 +55,12 @@ class Queues:
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Renew the entries of changed jobs: `leave` is called with each old one, `join` with all new ones."""
-        foreign_pods = {
-            foreign_pod.uid: foreign_pod
-            for foreign_pod in inputs.foreign_pods
-            if not foreign_pod.unplannable or foreign_pod.nominated in self._board.number  # it holds its room (206)
+        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs}
+        jobs |= {
+            pod.uid: pod
+            for pod in inputs.foreign_pods
+            if not pod.unplannable or pod.nominated in self._board.number  # it holds its room (206)
         }
-        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
         known = self.by_uid
         # Unchanged demands are identical objects (23).
         gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
@@ -79,8 +78,7 @@ class Queues:
             entry.position = rank
 
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
-        foreign_pod = one if isinstance(one, ForeignPod) else None
-        job = _as_job(one) if isinstance(one, ForeignPod) else one
+        job, foreign_pod = (one.demand, one) if isinstance(one, ForeignPod) else (one, None)
         shape = job.shape
         master, worker = self._board.requirements(shape.master), self._board.requirements(shape.worker)
         rules = self._accounts.teams.team_of(job.namespace)
@@ -155,7 +153,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 def _is_handled_first(entry: Entry) -> bool:
     """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.held_node:
+    if entry.promised_node:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
@@ -170,17 +168,3 @@ def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:
     holds = job.is_admitted or at_minimum
     age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
     return -job.priority, not holds, age, job.uid
-
-
-def _as_job(foreign_pod: ForeignPod) -> JobDemand:
-    return JobDemand(
-        uid=foreign_pod.uid,
-        namespace=foreign_pod.namespace,
-        name=foreign_pod.name,
-        priority=foreign_pod.priority,
-        created=foreign_pod.created,
-        sizes=(1,),
-        shape=JobShape(foreign_pod.shape, foreign_pod.shape, foreign_pod.flavor),
-        undelayed_size=1,
-        preemption_bar=None if foreign_pod.may_preempt else PreemptionBar.GANG_INCOMPLETE,
-    )

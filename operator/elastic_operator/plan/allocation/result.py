@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.check_evictions import EvictionLimitHit
+from elastic_operator.plan.allocation.check_evictions import HeldUp, preemptor_of
 from elastic_operator.plan.allocation.deferred import pods_to_defer
 from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.explain import Explainer
@@ -33,7 +34,7 @@ class Allocation(Mapping[str, Grant]):
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
-        self.would_not_last: Mapping[str, str] = {}
+        self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
@@ -74,11 +75,11 @@ class Allocation(Mapping[str, Grant]):
         """
         return self[uid] if uid in self._entries else default
 
-    def _why(self, entry: Entry) -> tuple[Reason, float | None]:
-        why = self.would_not_last.get(entry.demand.uid)
+    def _why(self, entry: Entry) -> tuple[Reason, float]:
+        why = self.withheld.get(entry.demand.uid)
         if why is None:
             return self._explainer.why(entry)
-        return Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"), None
+        return Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"), inf
 
     @property
     def _state(self) -> AllocationState:
@@ -106,7 +107,7 @@ class Allocation(Mapping[str, Grant]):
         if not self._state.inputs.foreign_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.placements)
-        return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
+        return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
 
     @cached_property
     def _victims_of_nominations(self) -> frozenset[str]:
@@ -140,13 +141,14 @@ class Allocation(Mapping[str, Grant]):
         return found
 
     @cached_property
-    def held_up(self) -> tuple[tuple[Entry, EvictionLimitHit], ...]:
+    def held_up(self) -> tuple[HeldUp, ...]:
         """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].position))
+        hits = sorted(self._state.victims.held_up.items(), key=lambda one: one[0].position)
+        return tuple(HeldUp(entry.demand, entry.is_foreign_pod, preemptor_of(entry), hit) for entry, hit in hits)
 
     @property
     def tried_gangs(self) -> frozenset[str]:
-        """The gangs of foreign pods for which the pass looked for places."""
+        """The gangs of foreign pods for which the pass looked for places, in any of its tries (144)."""
         return frozenset(self._state.this_pass.tried_gangs)
 
     def _preemptors(self, uid: str) -> list[Entry]:

@@ -120,7 +120,7 @@ class Admissions:
         key = None if None in kinds else frozenset(kinds.items())
         if key and state.this_pass.answers.get("refused", (entitlement, key)):
             return
-        for entry in gang:  # tried again: whether a limit on evictions holds it up is found anew
+        for entry in gang:  # tried again: whether a limit on evictions holds it up is found again
             state.victims.held_up.pop(entry, None)
         need = Counter[Account | None]()
         for entry in gang:

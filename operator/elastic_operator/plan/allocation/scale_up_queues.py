@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.equivalence import growth_key
 
 ScaleUpOrder = tuple[bool, int, int, float, str]
 
@@ -33,6 +32,16 @@ def scale_up_order(entry: Entry) -> ScaleUpOrder:
     """
     demand = entry.demand
     return entry.size in demand.sizes, entry.size - entry.demand.minimum, -demand.priority, demand.created, demand.uid
+
+
+def growth_key(entry: Entry, now: float) -> Hashable:
+    """The key of jobs that need the same for their next size. It holds for many passes (`equivalence`)."""
+    demand, next_size = entry.demand, entry.next_size or 0
+    waits = max(demand.may_grow_at, demand.may_preempt_at) > now or entry.is_delayed_size(next_size, now)
+    has_failed = demand.failed is not None and demand.failed.until > now
+    if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
+        return demand.uid
+    return entry.equivalence_class, entry.missing(next_size), entry.may_preempt(now)
 
 
 class ScaleUpQueues:

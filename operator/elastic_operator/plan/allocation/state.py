@@ -33,7 +33,7 @@ class AllocationState:
     `this_pass` and `victims` are new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
-        futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        futile_preemptors  the entries (uids) whose preemption of a whole job was futile (112)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.
@@ -164,7 +164,7 @@ class AllocationState:
         pod is placed once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
         pods on that node.
         """
-        node = self.board.number.get(entry.held_node)
+        node = self.board.number.get(entry.promised_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.place(entry, Placement(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
@@ -328,7 +328,7 @@ class AllocationState:
             self.placed[placement.node_number].append((entry, placement))
         else:
             self.placed[placement.node_number].remove((entry, placement))
-        self.add_usage(entry, sign * entry.requirements(placement.role).gpus, not_yet_held=not entry.held_node)
+        self.add_usage(entry, sign * entry.requirements(placement.role).gpus, not_yet_held=not entry.promised_node)
         self._note_change(entry)
 
 

@@ -22,6 +22,7 @@ Rules:
                     `settings`), for example nvidia.com/mig-1g.10gb for MIG slices
     pod_order       which of its own pods a job keeps first
     resize_cost     what a change of size costs a job
+    blame           which objects cause an error
     node_outage     whether too many nodes are not Ready at once
     eviction_limits how many pods may be evicted at once, and within a minute
 

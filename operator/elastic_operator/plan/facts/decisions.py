@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
@@ -43,21 +44,21 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An `Assignment` with its reasons. `size_reason`: why the job is not bigger, or does not run; its code is a
-    `SizeReason`. `requeue_at`: when (epoch seconds) time alone may change this reason.
-
-    The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
-    map uid to name. `reclaimed`: some preemptors are of other teams. `only_for_foreign_pods`: each released pod is
-    evicted for a foreign pod, whose reservation names it before.
-    """
+    """An `Assignment` with its reasons."""
 
     assignment: Assignment
     size_reason: Reason
-    requeue_at: float | None = None
+    """Why the job is not bigger, or does not run; its code is a `SizeReason`."""
+    requeue_at: float = inf
+    """When (epoch seconds) time alone may change this reason; infinity for never."""
     preemptors: Mapping[str, str] = field(default_factory=dict)
+    """The job releases pods for these: uid to name."""
     reclaimed: bool = False
+    """Whether some preemptors are of other teams."""
     only_for_foreign_pods: bool = False
+    """Whether each released pod is evicted for a foreign pod, whose reservation names it before."""
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
+    """Other teams' jobs that lose pods for the job: uid to name."""
     deferred: frozenset[str] = frozenset()
     """The kept pods (uids) whose release is deferred, because their preemptors may be unable to use the room (139)."""
 
@@ -173,4 +174,5 @@ class Plan:
     delete_job: bool = False
     route: Route | None = None
     membership: Membership | None = None
-    requeue_at: float | None = None
+    requeue_at: float = inf
+    """When (epoch seconds) time alone may change this plan; infinity for never."""

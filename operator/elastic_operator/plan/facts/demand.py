@@ -9,9 +9,8 @@ from math import inf
 
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.requirements import JobShape, Load, PodShape
+from elastic_operator.plan.facts.requirements import JobShape, Load
 from elastic_operator.plan.facts.resize_cost import worth_it_after
-from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +151,6 @@ class JobDemand:
     def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""
         return self.shape.master.gpus + self.shape.worker.gpus * (size - 1)
-
-    def shape_of(self, role: str) -> PodShape:
-        return self.shape.master if role == ROLE_MASTER else self.shape.worker
 
     def starves_from(self, starvation_seconds: float) -> float:
         """When (epoch seconds) the job has waited too long for its minimum (37); infinity if it does not wait."""

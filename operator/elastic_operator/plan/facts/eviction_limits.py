@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 NO_LIMIT = 1 << 60
+EVICTION_SECONDS = 60.0
+"""How long an eviction counts."""
 
 
 class EvictionLimit(StrEnum):

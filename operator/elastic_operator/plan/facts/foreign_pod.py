@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_operator.plan.facts.requirements import PodShape
+from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR
 
 
@@ -35,6 +36,21 @@ class ForeignPod:
     """Whether pods of others may be preempted for the pod. If not, the pod gets free room only."""
 
     @property
-    def has_reservation(self) -> bool:
-        """Whether a place is reserved for the pod."""
-        return bool(self.reserved or self.nominated)
+    def promised_node(self) -> str:
+        """The node that is reserved for the pod, by the operator's nomination or another one; "" for none."""
+        return self.reserved or self.nominated
+
+    @property
+    def demand(self) -> JobDemand:
+        """The pod as a job of one pod; a new object."""
+        return JobDemand(
+            uid=self.uid,
+            namespace=self.namespace,
+            name=self.name,
+            priority=self.priority,
+            created=self.created,
+            sizes=(1,),
+            shape=JobShape(self.shape, self.shape, self.flavor),
+            undelayed_size=1,
+            preemption_bar=None if self.may_preempt else PreemptionBar.GANG_INCOMPLETE,
+        )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.node import Unready
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.text import Reason
@@ -64,19 +66,9 @@ class MainContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPod(Load):
-    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
+    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name."""
 
-    `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
-    admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` when it first found none. `scheduler_error` is its message while it fails at the pod
-    and tries again (208). `gates` are the scheduling gates that must be removed first (176).
-
-    `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
-    from (19); both are "" if the pod has none. The master of an Elastic job has a `master_epoch`, and `membership` as
-    it was last written. `own_secret` is False for pods of Elastic jobs of older releases, whose Secret has no uid in
-    its name (97).
-    """
-
+    namespace: str
     name: str
     uid: str
     role: str
@@ -92,17 +84,28 @@ class OwnPod(Load):
     ready: bool = False
     main: MainContainer = MainContainer()
     disrupted: str = ""
+    """How the cluster ended the pod, in words: eviction, preemption, shutdown, admission; "" if it did not."""
     refused: bool = False
+    """Whether the kubelet did not admit the pod."""
     unschedulable: str = ""
+    """The scheduler's message while it finds no node."""
     unschedulable_since: float | None = None
+    """When it first found none."""
     scheduler_error: str = ""
+    """The scheduler's message while it fails at the pod and tries again (208)."""
     gates: tuple[str, ...] = ()
+    """The scheduling gates that must be removed first (176)."""
     nnodes: tuple[int, int] | None = None
+    """The `min:max` in the pod's environment; None if the pod has none."""
     template: str = ""
+    """The fingerprint of the template that the pod was made from (19); "" if the pod has none."""
     pod_ip: str | None = None
     master_epoch: int | None = None
+    """None unless the pod is the master of an Elastic job."""
     membership: str = ""
+    """The membership as it was last written to such a master."""
     own_secret: bool = True
+    """False for pods of Elastic jobs of older releases, whose Secret has no uid in its name (97)."""
 
     @property
     def ended(self) -> bool:
@@ -167,6 +170,10 @@ class JobFeedback:
     """Why the API server refuses the pods of this generation. It will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
+    report_pending: bool = False
+    """Whether this leader did not see the job's master start, has no report of it, and has not asked it for long. Until
+    then the status keeps what the last leader wrote of the group.
+    """
     pods_are_asked: bool = False
     """Whether the operator asks the job's master every second and reads its pods' logs, because a node is not Ready.
     What is None below is then about to come.
@@ -182,10 +189,8 @@ class JobContext:
     """The facts outside a job that its plan depends on: nodes, classes, its team."""
 
     priority: int = 0
-    unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of the job's pods that are not Ready, each with the time at which it stopped being Ready."""
-    out_of_service: frozenset[str] = frozenset()
-    """Those of these nodes that somebody has tainted as out of service."""
+    unready: Unready = field(default_factory=dict)
+    """The nodes of the job's pods that are not Ready."""
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
@@ -208,6 +213,10 @@ class JobContext:
     def has_own_class(self) -> bool:
         """Whether its pods get the operator's PriorityClass instead of the template's (97)."""
         return ConditionType.POD_PRIORITY_IGNORED in self.warnings
+
+
+FaultStage = Enum("FaultStage", "READING ALLOCATION GRANT")
+"""Where an error at an object came from. GRANT: the job's grant was planned or carried out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def shape_of_spec(
-    spec: JobSpec, uid: str, *, settings: AllocationSettings, volumes: VolumeFacts, priorities: tuple[int, int]
+    spec: JobSpec, uid: str, *, settings: AllocationSettings, volumes: VolumeFacts, lowest_priority: int
 ) -> JobShape:
     """The shapes of the pods of the job with that spec and uid, with all that the operator adds to the templates.
 
@@ -29,7 +29,7 @@ def shape_of_spec(
     port = master_port(uid, spec)
     if ours := {("", "TCP", number) for number in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}:
         master = replace(master, host_ports=master.host_ports | ours)
-    return job_shape(master, worker, flavors=settings.flavors, priorities=priorities)
+    return job_shape(master, worker, flavors=settings.flavors, lowest_priority=lowest_priority)
 
 
 def claims_of(spec: JobSpec) -> frozenset[str]:
@@ -39,23 +39,21 @@ def claims_of(spec: JobSpec) -> frozenset[str]:
     return frozenset(v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim"))
 
 
-def job_shape(
-    master: PodShape, worker: PodShape, *, flavors: Sequence[Flavor], priorities: tuple[int, int] = (1, 0)
-) -> JobShape:
+def job_shape(master: PodShape, worker: PodShape, *, flavors: Sequence[Flavor], lowest_priority: int = 0) -> JobShape:
     """The shapes of a job's pods. Pods with GPUs are limited to the nodes of the one flavor that suits all of them."""
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
-        return JobShape(master, worker, "", "", priorities)
+        return JobShape(master, worker, "", "", lowest_priority)
     counted = {name for flavor in flavors for name in flavor.resources}
     requested = {name for name in counted if any(shape.requests.get(name) for shape in with_gpus)}
     counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
     suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
     if len(suitable) != 1:
         problem = _problem(sorted(requested), suitable or counting, bool(suitable))
-        return JobShape(master, worker, "", problem, priorities)
+        return JobShape(master, worker, "", problem, lowest_priority)
     flavor = suitable[0]
     kept = _kept_to(master, flavor)
-    return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)
+    return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", lowest_priority)
 
 
 def _may_be(shape: PodShape, flavor: Flavor) -> bool:

@@ -5,8 +5,9 @@ Resources are integers: cpu in millicores, memory and storage in bytes, everythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Resources = Mapping[str, int]
 
@@ -57,13 +58,30 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeUse:
+    """The use of a node by several pods. `gpus_by_namespace` divides the GPUs in `requests` by owner: namespace ->
+    extended resource -> GPUs.
+    """
+
+    requests: Resources = field(default_factory=dict)
+    ports: frozenset[HostPort] = frozenset()
+    gpus_by_namespace: Mapping[str, Resources] = field(default_factory=dict)
+
+    def gpus_of(self, resource: str) -> Iterator[tuple[str, int]]:
+        """The namespaces that use that extended resource, each with its GPUs."""
+        return ((name, held[resource]) for name, held in self.gpus_by_namespace.items() if held.get(resource))
+
+
+UNUSED = NodeUse()
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A node, and the resources on it that are used by other pods than the members of our jobs.
+    """A node, and its use by other pods than the members of our jobs.
 
     `used` counts every bound pod that has not ended, of any kind and namespace, except the members in the input's jobs
     and except the pods in `leaving`. `leaving` counts our own pods that are being deleted: their resources and host
-    ports are not free yet, but will be. `used_by` and `leaving_by` divide the GPUs in these two by owner: namespace ->
-    extended resource -> GPUs.
+    ports are not free yet, but will be.
     """
 
     name: str
@@ -72,12 +90,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
-    used: Resources = field(default_factory=dict)
-    used_ports: frozenset[HostPort] = frozenset()
-    leaving: Resources = field(default_factory=dict)
-    leaving_ports: frozenset[HostPort] = frozenset()
-    used_by: Mapping[str, Resources] = field(default_factory=dict)
-    leaving_by: Mapping[str, Resources] = field(default_factory=dict)
+    used: NodeUse = UNUSED
+    leaving: NodeUse = UNUSED
 
     @property
     def usable(self) -> bool:
@@ -93,3 +107,19 @@ class Node:
         if not self.usable:
             return CORDONED if self.unschedulable else "NotReady"
         return next((taint.node_state for taint in self.taints if taint.keeps_away and taint.node_state), "")
+
+
+class UnreadyNode(NamedTuple):
+    """A node that is not Ready.
+
+    `written` is the time in the node's status when it stopped being Ready; `since` is the time that the operator uses
+    instead (29). `out_of_service`: whether the node has the taint of that name, so somebody has given it up.
+    """
+
+    written: float
+    since: float
+    out_of_service: bool = False
+
+
+Unready = Mapping[str, UnreadyNode]
+"""The nodes that are not Ready, by name."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from elastic_operator.plan.facts.node import HostPort, Resources
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +61,20 @@ class JobShape:
     """The requirements that a job's pods have of a node, and the flavor of their GPUs. `job_shape` makes it.
 
     `flavor` is the kind of GPU that the job uses, "" for a job without GPUs. If the kind is unclear, `flavor_problem`
-    says why, in words, and the job gets no new pods. `priorities` are the priorities of the master's pod and of the
-    workers' pods, as kube-scheduler sees them.
+    says why, in words, and the job gets no new pods. `lowest_priority` is the lowest priority of its pods, as
+    kube-scheduler sees them.
     """
 
     master: PodShape
     worker: PodShape
     flavor: str = DEFAULT_FLAVOR
     flavor_problem: str = ""
-    priorities: tuple[int, int] = (1, 0)
+    lowest_priority: int = 0
 
     @property
     def pinnable(self) -> bool:
         """Whether the planner knows all of kube-scheduler's requirements for the job's pods (10)."""
         return self.master.pinnable and self.worker.pinnable
+
+    def of(self, role: str) -> PodShape:
+        return self.master if role == ROLE_MASTER else self.worker

@@ -62,6 +62,8 @@ class Team:
     """No other team preempts a whole job of the team before the job has run for this long."""
     quantum_seconds: int | None = None
     """Jobs of equal priority that cannot all run take turns of this length; None: they take no turns."""
+    grace_seconds: int | None = None
+    """The longest grace of a leaving pod of the team; None: no ceiling."""
     has_policy: bool = True
     """False for namespaces without a policy."""
 

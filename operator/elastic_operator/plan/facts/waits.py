@@ -1,6 +1,5 @@
 """How long a job waits: for kube-scheduler to place a pod, and until the next try. The job's status keeps the ends of
-these waits, so that the next leader reads them there (`read.written_times`). The module also has the back-off of a
-preemptor, a job or a foreign pod, that could not use the room.
+these waits, so that the next leader reads them there (`read.written_times`).
 
 Any other time stands at the top of the module that waits, in most cases with `Attempts` of `plan.facts.times`.
 docs/internals.md has a row for each wait before a retry, with its module.
@@ -35,7 +34,9 @@ HELD_WITHOUT_PODS_SECONDS = 60
 """The same for a job without pods: it has nothing to lose, and may be entitled to GPUs."""
 
 FUTILE_TRIES = 3
-"""A preemptor backs off after this many futile tries (139). After fewer, the obstacle may have passed."""
+"""A preemptor (a job or a foreign pod) backs off after this many futile tries (139). After fewer, the obstacle may have
+passed.
+"""
 FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS = 3600.0, 86_400.0
 """The first back-off of such a preemptor, doubled after each further try up to the maximum."""
 

@@ -20,6 +20,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ends_of_protection
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.eviction_limits import EVICTION_SECONDS
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.lookahead import carried_out
 
@@ -29,8 +30,6 @@ SAME_MOMENT_SECONDS, SAME_MOMENT_PART = 60.0, 0.1
 """Moments are one step if they differ by SAME_MOMENT_SECONDS at most, or by SAME_MOMENT_PART of the time from now.
 MAX_STEPS steps therefore reach hours ahead, however many jobs end meanwhile.
 """
-EVICTION_COUNTS_SECONDS = 60.0
-"""Seconds for which an eviction counts under the limits on evictions (138)."""
 
 
 T = TypeVar("T")
@@ -71,7 +70,7 @@ def start_times(
         for uid in ended:
             del runs[uid]
         limits = inputs.eviction_limits
-        if now >= counts_since + EVICTION_COUNTS_SECONDS:
+        if now >= counts_since + EVICTION_SECONDS:
             limits, counts_since = replace(limits, evicted_last_minute={}), now
         jobs = tuple(job for job in inputs.jobs if job.uid not in ended)
         inputs = replace(inputs, now=now, jobs=jobs, eviction_limits=limits)

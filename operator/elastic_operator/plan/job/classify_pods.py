@@ -36,7 +36,7 @@ def classify_pods(obs: Observation) -> Observation:
     return replace(obs, members=tuple(members), to_delete=tuple(to_delete), finishing=finishing)
 
 
-def classify_unread_pods(obs: Observation) -> Observation:
+def classify_pods_without_spec(obs: Observation) -> Observation:
     """The same for a job without a readable spec: members are kept, pods of an earlier incarnation are deleted (99)."""
     pods = [pod for pod in sorted(obs.job.pods, key=master_first) if pod.deleting_since is None]
     old = [pod for pod in pods if pod.incarnation != obs.status.incarnation]

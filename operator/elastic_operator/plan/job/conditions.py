@@ -7,22 +7,21 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
+from elastic_api.status import LOST, PREEMPTED, ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
-from elastic_operator.plan.job.losses import REASONS as LOSSES
-from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
+from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, keeps_status, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
-PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
+MET = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED})
+"""The phases of a job whose pods have formed a group."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observation:
@@ -89,7 +88,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 def _suspended_by(status: JobStatus) -> str:
     """The preemptors of the job's pods, if the operator preempted all of these."""
     last = status.history[0] if status.history else None
-    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTION_REASONS else ""
+    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTED else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
@@ -112,7 +111,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} {'runs' if running == 1 else 'run'}."
-    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _name_in_use(obs), _left_behind(obs)]))
     text = f"{text} {why_not_ready}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
@@ -120,18 +119,28 @@ def _group_phase(obs: Observation, now: float) -> Reason:
             return Reason(Phase.RESTARTING if again else Phase.STARTING, text)
         until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
         return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
+    run = "runs" if status.target_replicas == 1 else "run"
+    all_run = f"{pods(status.target_replicas)} {run} with world size {status.world_size}."
+    if (kept := _kept_phase(obs, text, all_run)) is not None:
+        return kept
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, joined(text, why))
     if _complete(obs, now):
-        run = "runs" if status.target_replicas == 1 else "run"
-        extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
-        return Reason(
-            Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
-        )
-    lost = bool(status.history) and status.history[0].reason in LOSSES
+        return Reason(Phase.RUNNING, f"{all_run}{_failed_before(obs)}{_silence(obs)}{_kept(obs)}")
+    lost = bool(status.history) and status.history[0].reason in LOST
     return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
+
+
+def _kept_phase(obs: Observation, *texts: str) -> Reason | None:
+    """The reason of Ready as the last leader wrote it, if the status keeps it: it still begins with one of these texts
+    about the pods.
+    """
+    ready = obs.status.condition(ConditionType.READY)
+    if ready is None or not keeps_status(obs) or not _is_settled(obs) or not ready.message.startswith(texts):
+        return None
+    return Reason(ready.reason, ready.message)
 
 
 def _failed_before(obs: Observation) -> str:
@@ -183,7 +192,9 @@ def _enough(obs: Observation) -> bool:
 
 def _have_met(obs: Observation, now: float) -> bool:
     """Whether a group has formed, by the report of an Elastic job's master."""
-    report = report_of(obs)
+    report, ready = report_of(obs), obs.status.condition(ConditionType.READY)
+    if keeps_status(obs):
+        return ready is not None and ready.reason in MET
     if report is None:
         return not awaits_first_report(obs, now)
     return report.state != "Waiting" or report.world_size > 0
@@ -195,21 +206,24 @@ def _lacks_master(obs: Observation) -> bool:
 
 
 def _complete(obs: Observation, now: float) -> bool:
-    if obs.finishing:
-        return True
+    return obs.finishing or (_is_settled(obs) and is_whole(obs, now))
+
+
+def _is_settled(obs: Observation) -> bool:
+    """Whether all pods of the wanted size run, and none leaves."""
     leaving = any(
         (pod.deleting_since is not None or pod.uid in obs.planned_deletions) and not pod.ended for pod in obs.job.pods
     )
     all_run = len(obs.members) == obs.status.target_replicas and all(map(is_running, obs.members))
-    return all_run and not leaving and is_whole(obs, now)
+    return all_run and not leaving
 
 
-def _held_name(obs: Observation) -> str:
-    """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    if not held or obs.members:
+def _name_in_use(obs: Observation) -> str:
+    """A sentence on the previous master, while a start waits until its name is free."""
+    terminating = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
+    if not terminating or obs.members:
         return ""
-    return f"{held[0]} is still being deleted. The job continues when it is deleted."
+    return f"{terminating[0]} is still being deleted. The job continues when it is deleted."
 
 
 def _left_behind(obs: Observation) -> str:

@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import account
-from elastic_operator.plan.job.master_report import first_ranks, is_whole, report_of
+from elastic_operator.plan.job.master_report import first_ranks, is_whole, keeps_status, report_of
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
@@ -93,8 +93,9 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
     if obs.job.spec is None:
         return 0
     report = report_of(obs)
-    most = sum(nproc_of(obs.spec, pod.role) for pod in (running if report is None else obs.members))
-    return most if report is None else min(report.world_size, most)
+    reported = report.world_size if report is not None else obs.status.world_size if keeps_status(obs) else None
+    most = sum(nproc_of(obs.spec, pod.role) for pod in (running if reported is None else obs.members))
+    return most if reported is None else min(reported, most)
 
 
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:

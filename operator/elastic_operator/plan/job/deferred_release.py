@@ -18,7 +18,7 @@ class DeferredRelease:
     pods: frozenset[str] = frozenset()
     preemptors: frozenset[str] = frozenset()
 
-    def grant(self, grant: Grant, status: JobStatus, generation: int) -> Grant:
+    def applied_to(self, grant: Grant, status: JobStatus, generation: int) -> Grant:
         """The grant while the release of these pods is deferred.
 
         If spec (`generation`) and size are unchanged, so is the reason in the job's `status`.

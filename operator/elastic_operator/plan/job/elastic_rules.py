@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.status import ChangeReason
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import count_failure, failed_pods, judge, short_failure, too_many_in_all
-from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
+from elastic_operator.plan.job.losses import count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import Observation, fail, is_running, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
@@ -59,7 +60,7 @@ def replace_lost_pods(obs: Observation, now: float) -> Observation:
         return replace_all(obs, Event("NewIncarnation", text, "Warning"))
     if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
         return count_losses(obs, lost, now)
-    obs = next_master(count_losses(obs, lost, now, reason=MASTER_LOST), now)
+    obs = next_master(count_losses(obs, lost, now, reason=ChangeReason.MASTER_LOST), now)
     return obs.with_event(_replaced("The master is gone", obs))
 
 

@@ -5,6 +5,7 @@ deleted, and the job may be, too.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
@@ -41,7 +42,7 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
         wakes.append(ended + ttl)
     plan = make_plan(replace(obs, members=()), None, deletes, (), now)
     expired = ttl is not None and now >= ended + ttl
-    return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=None))
+    return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=inf))
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
@@ -61,4 +62,4 @@ def without_pods(obs: Observation, now: float) -> Plan:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
     over = not lasts(expiry, ONCE_SECONDS, now)
-    return replace(plan, delete_job=over, requeue_at=min(plan.requeue_at or expiry, expiry))
+    return replace(plan, delete_job=over, requeue_at=min(plan.requeue_at, expiry))

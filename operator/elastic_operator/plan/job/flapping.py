@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
+from elastic_api.status import DECIDED, Change, ChangeReason, ConditionType, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import FlapWindow
 from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import (
@@ -19,11 +19,6 @@ from elastic_operator.plan.facts.waits import (
     MAX_CHANGES,
 )
 from elastic_operator.plan.job.observation import Observation
-
-_OWN = frozenset(
-    {"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", SizeReason.WAITING_FOR_NODES}
-)
-"""Reasons of changes that the operator decided."""
 
 
 def hold_if_flapping(obs: Observation, now: float) -> Observation:
@@ -83,9 +78,9 @@ def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> l
     within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
     for change in _since(obs.status, max(now - within, flap_window.no_external_change_since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
-        is_preempted = change.to == 0 and change.reason == "PreemptedByJob"
+        is_preempted = change.to == 0 and change.reason == ChangeReason.PREEMPTED_BY_JOB
         next_turn, turn_is_over = turn_is_over, flap_window.time_sharing and is_preempted
-        taken_back = direction < 0 and change.reason == "QuotaReclaimed"
+        taken_back = direction < 0 and change.reason == ChangeReason.QUOTA_RECLAIMED
         if change.excused:
             direction = before
         elif not (taken_back or turn_is_over or next_turn) and (direction == 0 or direction != before):
@@ -95,4 +90,5 @@ def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> l
 
 def _since(status: JobStatus, time: float) -> Iterator[Change]:
     """The operator's own changes after that time, the oldest first."""
-    return (change for change in reversed(status.history) if change.reason in _OWN and seconds(change.time) > time)
+    decided = (change for change in reversed(status.history) if change.reason in DECIDED)
+    return (change for change in decided if seconds(change.time) > time)

@@ -4,7 +4,7 @@ or spec, ten minutes of running without a failure.
 
 from __future__ import annotations
 
-from elastic_api.status import ConditionType
+from elastic_api.status import ChangeReason, ConditionType
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import Reason, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
@@ -63,7 +63,7 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
 
 
 def _stopped(obs: Observation, now: float, why: str, event: Event) -> Observation:
-    obs = obs.with_change(now, len(obs.members), 0, "Suspended", why)
+    obs = obs.with_change(now, len(obs.members), 0, ChangeReason.SUSPENDED, why)
     return replace_all(obs, event, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS)
 
 

@@ -7,11 +7,11 @@ to blame: the job avoids that node for a while.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from math import inf
 
-from elastic_api.status import MAX_AVOIDED, Retry, RetryCause
+from elastic_api.status import LOST, MAX_AVOIDED, ChangeReason, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
@@ -21,10 +21,6 @@ from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_no
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
-
-MASTER_LOST = "MasterLost"
-REASONS = ("PodLost", MASTER_LOST)
-"""The reasons of losses in a job's history."""
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
@@ -55,7 +51,9 @@ def lost_count(obs: Observation) -> int:
     return obs.status.replicas - len(reported(obs))
 
 
-def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
+def count_losses(
+    obs: Observation, lost: int, now: float, *, reason: ChangeReason = ChangeReason.POD_LOST
+) -> Observation:
     """The observation with these losses recorded, and an event for them.
 
     The status is written before pods are created or deleted for the loss, unless nothing is lost without it (197).
@@ -67,12 +65,12 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
         avoided_nodes=avoided_nodes(obs, now),
         held_until=None,
     )
-    reasons: tuple[str, ...] = REASONS
-    if reason == MASTER_LOST:
-        obs, reasons = end_backoff_for_master(obs, now), (MASTER_LOST,)
+    reasons = LOST
+    if reason == ChangeReason.MASTER_LOST:
+        obs, reasons = end_backoff_for_master(obs, now), frozenset({ChangeReason.MASTER_LOST})
     obs = _wait_if_repeated(obs, now, why, reasons=reasons, excused=excused)
     obs = obs.with_change(now, previous, previous - lost, reason, why, excused=excused)
-    first = obs.write_status_first or reason == MASTER_LOST or not (excused and _is_seen_again(obs))
+    first = obs.write_status_first or reason == ChangeReason.MASTER_LOST or not (excused and _is_seen_again(obs))
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
     return replace(obs.with_event(event), write_status_first=first)
 
@@ -156,9 +154,7 @@ def _times_apart(times: Iterable[float]) -> int:
     return count
 
 
-def _wait_if_repeated(
-    obs: Observation, now: float, why: str, *, reasons: tuple[str, ...], excused: bool
-) -> Observation:
+def _wait_if_repeated(obs: Observation, now: float, why: str, *, reasons: Set[str], excused: bool) -> Observation:
     """The observation, with a wait if pods are lost as fast as they are created (20)."""
     lost = [seconds(change.time) for change in obs.status.history if change.reason in reasons and not change.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1

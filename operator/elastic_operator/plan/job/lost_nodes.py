@@ -13,15 +13,14 @@ from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_a
 
 def find_lost_nodes(obs: Observation, now: float) -> Observation:
     """Find which nodes of the job's pods that are not Ready are given up (86, 92, 146), and when this may change."""
-    context = obs.job.context
-    if not context.unready:
+    unready, outage = obs.job.context.unready, obs.job.context.node_outage
+    if not unready:
         return obs
-    outage, patience = context.node_outage, obs.spec.recovery.node_loss_seconds
-    may_be_lost_at = {node: since + patience for node, since in context.unready.items()}
-    may_be_lost_at |= dict.fromkeys(context.out_of_service, -inf)
+    patience = obs.spec.recovery.node_loss_seconds
+    may_be_lost_at = {name: -inf if node.out_of_service else node.since + patience for name, node in unready.items()}
     due = {node: time for node, time in may_be_lost_at.items() if now >= time}
     kept = outage.kept_nodes & due.keys() if outage else frozenset()
-    in_question = {node: time for node, time in due.items() if node not in kept | context.out_of_service}
+    in_question = {node: time for node, time in due.items() if node not in kept and time > -inf}
     training = still_training(obs, in_question, now)
     obs = _read_logs_of_survivors(obs, may_be_lost_at, now)
     decided = decided_at(obs, now)
@@ -32,7 +31,7 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
     wake |= dict.fromkeys(kept, outage.until if outage else inf)
     return replace(
         obs.again_at(*(time for time in wake.values() if time < inf)),
-        unready_nodes=frozenset(context.unready),
+        unready_nodes=frozenset(unready),
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
@@ -54,6 +53,6 @@ def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float
 
 def why_lost(obs: Observation, node: str) -> str:
     """Why the pods on that node are lost, in words."""
-    if node in obs.job.context.out_of_service:
+    if obs.job.context.unready[node].out_of_service:
         return f"node {node} is out of service"
     return f"node {node} has been unreachable for {obs.spec.recovery.node_loss_seconds} s"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
+from elastic_api.status import MAX_METRICS, Change, ChangeReason, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
 from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import lasts, seconds, status_time
-from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_WORKER
 
@@ -81,11 +80,18 @@ def awaits_first_report(obs: Observation, now: float) -> bool:
     return lasts(first_report_due(obs), FIRST_REPORT_SECONDS, now)
 
 
+def keeps_status(obs: Observation) -> bool:
+    """Whether the status keeps what it says of the group, because a new leader has not asked the running master for
+    long.
+    """
+    return obs.job.feedback.report_pending and first_report_due(obs) > 0.0
+
+
 def is_whole(obs: Observation, now: float) -> bool:
     """Whether all members train, by the report. A group without a report for a minute counts as whole."""
     report = report_of(obs)
     if report is None:
-        return not awaits_first_report(obs, now)
+        return not (keeps_status(obs) or awaits_first_report(obs, now))
     if report.world_size and not report.members:
         return True
     return set(report.members) == {pod.name for pod in obs.members}
@@ -94,6 +100,9 @@ def is_whole(obs: Observation, now: float) -> bool:
 def first_ranks(obs: Observation) -> dict[str, int]:
     """The rank of the first training process of each pod that trains, by the pod's name."""
     report = report_of(obs)
+    if keeps_status(obs):
+        members = {pod.uid for pod in obs.members}
+        return {pod.name: pod.rank for pod in obs.status.pods if pod.uid in members and pod.rank is not None}
     if report is None:
         return {}
     role_of = {pod.name: pod.role for pod in obs.members}
@@ -159,7 +168,7 @@ def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
 def _is_of(reported: GroupChange, change: Change) -> bool:
     """Whether this change of the group, which is newer than the known generation, is that change in the history."""
     in_time = reported.time >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
-    if reported.reason == change.reason == MASTER_LOST:
+    if reported.reason == change.reason == ChangeReason.MASTER_LOST:
         return in_time
     same_way = (reported.after > reported.before) == (change.to > change.from_) and reported.after != reported.before
     return in_time and same_way and reported.after == change.to

@@ -18,7 +18,7 @@ from elastic_operator.plan.job.observation import Observation, master_of
 _MAX_NUMBER = 2**53
 """The highest number that the operator writes. Python could read a number of 4,300 digits, but not write it."""
 
-MAX_NAMED = 1000
+MAX_NAMED_MEMBERS = 1000
 """A larger job lists members by uid alone: all annotations of a pod may have 256 KiB. Names only help people."""
 
 
@@ -52,7 +52,7 @@ def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any
     """The annotation without its number. A member is a name and a uid, "" if the pod does not exist yet."""
     named = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
-        "members": named if len(named) <= MAX_NAMED else [{"uid": member["uid"]} for member in named],
+        "members": named if len(named) <= MAX_NAMED_MEMBERS else [{"uid": member["uid"]} for member in named],
         "min": spec.min_replicas,
         "max": spec.max_replicas,
     }

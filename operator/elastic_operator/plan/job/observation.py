@@ -52,7 +52,9 @@ class Observation:
     planned_deletions: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
+    """The events of this pass."""
     requeue_at: tuple[float, ...] = ()
+    """When (epoch seconds) time alone may change the observation, or the plan."""
 
     @property
     def spec(self) -> JobSpec:

@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job import elastic_rules, lifecycle
 from elastic_operator.plan.job.avoided_nodes import avoiding
-from elastic_operator.plan.job.classify_pods import classify_pods, classify_unread_pods
+from elastic_operator.plan.job.classify_pods import classify_pods, classify_pods_without_spec
 from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_if_flapping
 from elastic_operator.plan.job.losses import record_lost_pods
@@ -36,15 +36,17 @@ _Rule: TypeAlias = Callable[[Observation, float], Observation]
 
 
 def observe(job: Job, now: float) -> Observation:
-    """What has happened to the job."""
+    """What has happened to the job; nothing for a deleted one."""
+    if job.deleted:
+        return Observation(job, job.status)
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
     if job.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
     obs = Observation(job=job, status=status)
-    if status.finished or job.deleted:
+    if status.finished:
         return obs
     if job.spec is None:
-        return lifecycle.complete_on_success(classify_unread_pods(obs), now)
+        return lifecycle.complete_on_success(classify_pods_without_spec(obs), now)
     obs = classify_pods(find_lost_nodes(obs, now))
     for rule in _ELASTIC if job.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)

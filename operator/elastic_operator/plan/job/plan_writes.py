@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from math import inf
 
 from elastic_api.nnodes import frozen_nnodes
 from elastic_api.status import JobStatus
@@ -27,8 +28,7 @@ def make_plan(
     status = _for_older_crd(described.status, obs.job.context.pruned_status_fields)
     if status == obs.job.status:
         status = obs.job.status  # a leader keeps the statuses of all jobs and of their last plans: one object (191)
-    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
-    wakes = [w for w in due if w and w > now]
+    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else inf)
     return Plan(
         status=status,
         write_status_first=obs.write_status_first,
@@ -36,7 +36,7 @@ def make_plan(
         creates=creates,
         events=obs.events,
         route=next((Route(p.pod_ip, p.node or "") for p in obs.members if p.role == ROLE_MASTER and p.pod_ip), Route()),
-        requeue_at=min(wakes, default=None),
+        requeue_at=min((time for time in due if time > now), default=inf),
     )
 
 
@@ -80,14 +80,14 @@ def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str =
     nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
     return tuple(
         CreatePod(
-            slot.role,
-            slot.index,
-            slot.node,
-            slot.ready,
-            obs.status.incarnation,
-            nnodes,
-            obs.status.master_epoch or 0,
-            membership,
+            role=slot.role,
+            index=slot.index,
+            node=slot.node,
+            ready=slot.ready,
+            incarnation=obs.status.incarnation,
+            nnodes=nnodes,
+            master_epoch=obs.status.master_epoch or 0,
+            membership=membership,
             old_secret=not all(pod.own_secret for pod in present),
             own_class=obs.job.context.has_own_class,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from elastic_api.status import ConditionType, Phase
+from elastic_api.status import ChangeReason, ConditionType, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -55,4 +55,4 @@ def _of_size(obs: Observation, after: int, why: str, now: float) -> Observation:
         return obs
     obs = end_incarnation(obs) if after == 0 else obs
     obs = obs.with_status(target_replicas=after, replicas=min(obs.status.replicas, after))
-    return obs.with_change(now, previous, after, "QuotaReclaimed", why)
+    return obs.with_change(now, previous, after, ChangeReason.QUOTA_RECLAIMED, why)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import floor
 
-from elastic_api.status import SizeReason
+from elastic_api.status import ChangeReason, SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.job import listed_workers
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
@@ -65,6 +65,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         return _record_exchange(obs, grant, now)
     planned = bool(grant.assignment.release) or after == 0
     update: dict[str, object] = {"target_replicas": after}
+    reason: str
     if after < status.replicas:
         update["replicas"] = after
     if after == 0:
@@ -73,12 +74,12 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or status_time(now)
         update["turn_started"] = None if needs_nodes else status_time(now)
-        reason, event = "Started", Event("ScaledUp", f"The job starts with {pods(after)}.")
+        reason, event = ChangeReason.STARTED, Event("ScaledUp", f"The job starts with {pods(after)}.")
         if needs_nodes:
-            reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
+            reason, event = ChangeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
-        reason, event = "ScaledUp", Event("ScaledUp", f"The job grows from {before} to {pods(after)}.")
+        reason, event = ChangeReason.SCALED_UP, Event("ScaledUp", f"The job grows from {before} to {pods(after)}.")
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
@@ -146,16 +147,16 @@ def _shrinks(before: int, after: int, why: str) -> str:
 def why_smaller(grant: Grant) -> Reason:
     """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
-        return Reason("ScaledDown", grant.message)
+        return Reason(ChangeReason.SCALED_DOWN, grant.message)
     released = len(grant.assignment.release)
     if grant.reclaimed:
         return _reclaimed(released, names_of(grant.preemptors))
     come = "comes" if len(grant.preemptors) == 1 else "come"
     what = f"{pods_are(released)} evicted for {listed(names_of(grant.preemptors))}"
-    return Reason("PreemptedByJob", f"{what}, which {come} before this job in the team.")
+    return Reason(ChangeReason.PREEMPTED_BY_JOB, f"{what}, which {come} before this job in the team.")
 
 
 def _reclaimed(evicted: int, preemptors: Sequence[str]) -> Reason:
     are = "is" if len(preemptors) == 1 else "are"
     what = f"{pods_are(evicted)} evicted for {listed(preemptors)}, which {are} entitled to the GPUs."
-    return Reason("QuotaReclaimed", what)
+    return Reason(ChangeReason.QUOTA_RECLAIMED, what)

@@ -37,7 +37,7 @@ def survivors(obs: Observation) -> Survivors | None:
     running = sorted(filter(is_running, staying), key=master_first)
     if len(running) < obs.spec.minimum or master_in(running) is None:
         return None
-    return Survivors(tuple(running), min(unready.values()))
+    return Survivors(tuple(running), min(node.since for node in unready.values()))
 
 
 def trains_on(obs: Observation) -> bool:

@@ -12,10 +12,10 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.master_report import report_of
+from elastic_operator.plan.job.master_report import keeps_status, report_of
 from elastic_operator.plan.job.observation import Observation
 
-KINDS = (
+WARNINGS = (
     ConditionType.NODES_UNREACHABLE,
     ConditionType.DEVICES_NOT_COUNTED,
     ConditionType.PRIORITY_IGNORED,
@@ -31,10 +31,9 @@ KINDS = (
 def warn(obs: Observation, now: float) -> Observation:
     """The job with its present warning conditions, and an event for each condition that becomes True."""
     reasons = {kind: Reason(why.code, sentence(why.message)) for kind, why in _reasons(obs)}
-    warned = {
-        condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
-    }
-    for kind in KINDS:
+    conditions = obs.status.conditions
+    warned = {condition.type for condition in conditions if condition.type in WARNINGS and condition.status == "True"}
+    for kind in WARNINGS:
         if kind not in reasons and kind not in warned:
             continue
         reason = reasons.get(kind, Reason("Over", ""))
@@ -47,6 +46,9 @@ def warn(obs: Observation, now: float) -> Observation:
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     """Each condition that is True, with its reason."""
     job = obs.job
+    if keeps_status(obs):
+        told = filter(None, map(obs.status.condition, (ConditionType.FLAGS_NOT_USED, ConditionType.PODS_GIVEN_UP)))
+        yield from ((ConditionType(one.type), Reason(one.reason, one.message)) for one in told if one.status == "True")
     if obs.kept_nodes and job.context.node_outage is not None:
         yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
     elif obs.training_nodes:

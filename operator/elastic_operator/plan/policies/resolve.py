@@ -19,9 +19,8 @@ from elastic_operator.plan.facts.text import Reason, listed
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A quota policy as stored. `invalid` says in words why its spec could not be read; `spec` is then None.
-
-    `fault` says why it is quarantined after an error of the operator's own (88). Its `spec` is then the last good one.
+    """A quota policy as stored. `invalid` says in words why its spec is unreadable (99), `fault` why it is quarantined
+    after an error of the operator's own (88). With either, `spec` is the last good one; None if there is none.
     """
 
     uid: str
@@ -51,18 +50,12 @@ class ResolvedPolicies:
     """The teams that the policies make, ordered by age; each has its policy's name.
 
     `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which parts are
-    not in effect as written, and what to do. `grace_ceilings` are the most seconds that a leaving pod gets, for teams
-    with such a ceiling.
+    not in effect as written, and what to do.
     """
 
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
     problems: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
-    grace_ceilings: Mapping[str, int] = field(default_factory=dict)
-
-    def grace_ceiling(self, namespace: str) -> int | None:
-        """The longest grace of a leaving pod of that namespace (seconds); None = no ceiling."""
-        return self.grace_ceilings.get(self.team_of.get(namespace, ""))
 
 
 _Problems: TypeAlias = defaultdict[str, list[Reason]]
@@ -79,9 +72,7 @@ def resolve(
     parents = _parents(readable, {policy.name for policy in stored}, problems)
     team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
-    ceilings = {p.name: p.known_spec.reclaim.grace_period_seconds for p in readable}
-    known_ceilings = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
-    return ResolvedPolicies(teams, team_of, {uid: tuple(found) for uid, found in problems.items()}, known_ceilings)
+    return ResolvedPolicies(teams, team_of, {uid: tuple(found) for uid, found in problems.items()})
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:
@@ -107,11 +98,11 @@ def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[Polic
     for policy in policies:
         if policy.fault:
             problems[policy.uid].append(Reason("InternalError", policy.fault))
+        if policy.invalid:
+            meanwhile = "its last readable spec counts" if policy.spec else "its namespaces are without a policy"
+            problems[policy.uid].append(Reason("InvalidSpec", f"{policy.invalid} Until then {meanwhile}."))
         if policy.spec is not None:
             yield policy
-        elif not policy.fault:
-            text = f"{policy.invalid} Until then its namespaces are without a policy."
-            problems[policy.uid].append(Reason("InvalidSpec", text))
 
 
 def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Problems) -> dict[str, str]:
@@ -125,7 +116,7 @@ def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Pro
         if wanted in names:
             parents[policy.name] = wanted
             continue
-        because = "cannot be read; mend its spec" if wanted in stored else "does not exist; create it"
+        because = "cannot be read; correct its spec" if wanted in stored else "does not exist; create it"
         code = "ParentInvalid" if wanted in stored else "ParentMissing"
         text = (
             f"spec.parent: {wanted!r}: that policy {because}, or remove the field."
@@ -236,6 +227,7 @@ def _team(policy: Policy, parent: str | None, flavors: Collection[str], problems
         max_gpus_per_job=spec.per_job.max_gpus,
         min_runtime_seconds=spec.reclaim.min_runtime_seconds,
         quantum_seconds=spec.time_sharing.quantum_seconds if spec.time_sharing else None,
+        grace_seconds=spec.reclaim.grace_period_seconds,
     )
 
 

@@ -8,22 +8,27 @@ room of a pod that another program has nominated is the pod's own in any case (2
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
 
 from elastic_operator.cluster import objects
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.plan.facts.requirements import PodShape
+from elastic_operator.plan.facts.times import lasts
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
 from elastic_operator.read.foreign.reservation import Reservation
 
+MAX_BACKOFFS = 10_000
+NOMINATION_RETRY_SECONDS = 30.0
+"""A pod that could not be nominated is not tried again for this long."""
 NEVER_PREEMPTS = "Never"
 RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
 
@@ -36,6 +41,29 @@ class PodBackoff(NamedTuple):
 
     until: float
     why: str
+
+
+class NominationProgress:
+    """The nominator's news that no object shows: pods in back-off, and `cleared_nodes`, on which pods are about to be
+    evicted for a foreign pod. `now` gives the time (epoch seconds).
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._backoffs: dict[str, PodBackoff] = {}
+        self.cleared_nodes: Set[str] = frozenset()
+
+    def backoff(self, uid: str) -> PodBackoff | None:
+        """The back-off of that foreign pod; None if there is none."""
+        known = self._backoffs.get(uid)
+        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
+            del self._backoffs[uid]
+            return None
+        return known
+
+    def back_off(self, uid: str, seconds: float, why: str) -> None:
+        drop_older_half(self._backoffs, MAX_BACKOFFS)
+        self._backoffs[uid] = PodBackoff(self._now() + seconds, why)
 
 
 class ForeignPodSettings(NamedTuple):
@@ -56,30 +84,35 @@ class PodContext(NamedTuple):
 
 
 def foreign_pod_of(
-    pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: ForeignPodSettings, now: float
+    pod: objects.Pod,
+    gang: str,
+    reservation: Reservation,
+    context: PodContext,
+    settings: ForeignPodSettings,
+    now: float,
 ) -> tuple[ForeignPod | None, float]:
     """The foreign pod, None if no room is for it; and until when (epoch seconds) that stays the same."""
-    holds, nominated = reserved.is_in_force(now), context.nominated if not reserved.node else ""
+    holds, nominated = reservation.is_in_force(now), context.nominated if not reservation.node else ""
     if not nominated and not _is_ours_to_help(pod, settings, is_reserved=holds):
         return None, inf
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.allocation.flavors)
-    avoided = reserved.avoided(now)
-    at_present = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+    avoided = reservation.avoided(now)
+    at_present = reservation.ran_out(now) if reservation.has_run_out(now) else reservation
     if at_present.is_in_backoff(now):
         backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(at_present.backoff_until, RESERVED_IN_VAIN))
-    times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
+    times = [*avoided.values(), *([reservation.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
     foreign_pod = ForeignPod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
         created=convert.epoch(meta.creation_timestamp or ""),
-        shape=excluding_nodes(own.master, avoided if holds else {*avoided, reserved.node} - {""}),
+        shape=excluding_nodes(own.master, avoided if holds else {*avoided, reservation.node} - {""}),
         flavor=own.flavor,
         priority=pod.spec.priority or 0,
         nominated=nominated,
-        reserved=reserved.node if holds else "",
+        reserved=reservation.node if holds else "",
         preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
         unplannable=unplannable,
         gang=gang,

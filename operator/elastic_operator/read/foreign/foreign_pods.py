@@ -6,7 +6,7 @@ A pod is read again (`foreign_pod`) only when the pod or its context changes, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -20,7 +20,7 @@ from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
     ForeignPodSettings,
-    PodBackoff,
+    NominationProgress,
     PodContext,
     Volumes,
     claims_of,
@@ -41,16 +41,17 @@ FEW_PODS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _WaitingPod:
-    """A waiting pod with its reservation, as `written` and as in force (`reserved`), and the foreign pod made from
-    these (None: the operator makes no room for the pod).
+class WaitingPod:
+    """A waiting pod with its reservation, as `written` and as in force (`reservation`), and the foreign pod made from
+    these (None: the operator makes no room for the pod). A reservation in force may be longer than the written one
+    (145), or on another node of the gang (167).
 
     The record is valid until `until` (epoch seconds), as long as `key` stays the same.
     """
 
     pod: objects.Pod
     written: Reservation
-    reserved: Reservation
+    reservation: Reservation
     key: object
     foreign_pod: ForeignPod | None
     until: float
@@ -63,12 +64,9 @@ class ForeignPods:
     """The foreign pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
-    written again. Both have the reservation as in force, which may be longer than the written one (145), or on another
-    node of the gang (167). `again_at_epoch` is when any of this changes without an event.
+    written again. `again_at_epoch` is when any of this changes without an event.
 
-    Args:
-        backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
-        is_being_cleared: Whether pods on that node are about to be deleted for a foreign pod.
+    `progress` is the nominator's news.
     """
 
     def __init__(
@@ -80,22 +78,21 @@ class ForeignPods:
         clock: ServerClock,
         volumes: Volumes,
         quarantine: Quarantine,
-        backoff: Callable[[str], PodBackoff | None] = lambda _: None,
-        is_being_cleared: Callable[[str], bool] = lambda _: False,
+        progress: NominationProgress,
     ) -> None:
         self._ledger, self._nodes, self._quarantine = ledger, nodes, quarantine
         self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
         self._reservation_seconds = settings.reclaim.reservation_seconds
-        self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
-        self._waiting: dict[str, _WaitingPod] = {}
+        self._clock, self._volumes, self._progress = clock, volumes, progress
+        self._waiting: dict[str, WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._all: tuple[ForeignPod, ...] = ()
-        self.expired: tuple[tuple[objects.Pod, Reservation], ...] = ()
-        self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
+        self.expired: tuple[WaitingPod, ...] = ()
+        self.renewable: tuple[WaitingPod, ...] = ()
         self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
-        """All foreign pods at `now` (epoch seconds); the same object while none of them changes."""
+        """All foreign pods at `now` (epoch seconds). What has not changed is the same object as before (23)."""
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
@@ -114,16 +111,18 @@ class ForeignPods:
         instead = self._gangs.without_unsettled(gangs, untried, now)
         self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
-        pairs = ((waiting.pod, waiting.reserved) for waiting in self._waiting.values())
-        self.expired = tuple((pod, reserved) for pod, reserved in pairs if reserved.has_run_out(now))
+        self.expired = tuple(each for each in self._waiting.values() if each.reservation.has_run_out(now))
         self.renewable = self._renewable(now)
-        ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
-        foreign_pods = tuple(instead.get(uid, foreign_pod) for uid, foreign_pod in ours)
+        last = {pod.uid: pod for pod in self._all}
+        ours = (instead.get(uid, waiting.foreign_pod) for uid, waiting in self._waiting.items())
+        foreign_pods = tuple(
+            known if (known := last.get(pod.uid, pod)) == pod else pod for pod in ours if pod is not None
+        )
         if foreign_pods != self._all:
             self._all = foreign_pods
         return self._all
 
-    def _note_bound(self, before: Mapping[str, _WaitingPod], uids: Set[str], now: float) -> None:
+    def _note_bound(self, before: Mapping[str, WaitingPod], uids: Set[str], now: float) -> None:
         """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
 
         Args:
@@ -133,15 +132,15 @@ class ForeignPods:
         """
         for uid in before.keys() - uids:
             waiting, node = before[uid], self._ledger.bound_to(uid)
-            if waiting.gang and waiting.reserved.node and node:
-                self._places.note_bound(waiting.gang, node, waiting.reserved.node, now)
+            if waiting.gang and waiting.reservation.node and node:
+                self._places.note_bound(waiting.gang, node, waiting.reservation.node, now)
 
     def _in_its_gang(self, gang: str, written: Reservation) -> Reservation:
         """The reservation of a pod, moved to the node that is left for it in its gang (167)."""
         node = self._places.present_node(gang, written.node, written.since)
         return written if node == written.node else msgspec.structs.replace(written, node=node)
 
-    def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
+    def _renewable(self, now: float) -> tuple[WaitingPod, ...]:
         """The pods whose nomination must be renewed now.
 
         kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45). So
@@ -149,12 +148,12 @@ class ForeignPods:
         is renewed only if it protects something: if another pod without a node could take the room, or if
         kube-scheduler could preempt on another node for this pod.
         """
-        rivals = any(not waiting.reserved.node for waiting in self._waiting.values())
-        renewable = (waiting for waiting in self._waiting.values() if is_renewable(waiting.pod, waiting.reserved, now))
+        rivals = any(not waiting.reservation.node for waiting in self._waiting.values())
         return tuple(
-            (waiting.pod, waiting.reserved)
-            for waiting in renewable
-            if rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod)
+            waiting
+            for waiting in self._waiting.values()
+            if is_renewable(waiting.pod, waiting.reservation, now)
+            and (rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod))
         )
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -175,7 +174,7 @@ class ForeignPods:
         waiting = self._waiting.get(pod.metadata.uid)
         return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
-    def _guarded(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod | None:
+    def _guarded(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod | None:
         """The pod as read now. None while it is quarantined: the operator does nothing for it, and its reservation
         stays (88).
         """
@@ -183,32 +182,29 @@ class ForeignPods:
         name = f"{meta.namespace}/{meta.name}"
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
-    def _read_pod(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod:
+    def _read_pod(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
-        reserved = self._in_its_gang(gang, written)
-        waits = bool(reserved.node) and (
-            self._ledger.has_terminating_pods(reserved.node) or self._is_being_cleared(reserved.node)
+        reservation = self._in_its_gang(gang, written)
+        waits = bool(reservation.node) and (
+            self._ledger.has_terminating_pods(reservation.node) or reservation.node in self._progress.cleared_nodes
         )
-        key = (context, self._clock.stepped, waits, reserved.node)
+        key = (context, self._clock.stepped, waits, reservation.node)
         if seen and seen.key == key and now < seen.until:
             return seen
-        reserved = self._prolonged(reserved, before, now, waits=waits, moved=reserved is not written)
-        foreign_pod, until = foreign_pod_of(pod, gang, reserved, context, self._settings, now)
-        if before is not None and before.foreign_pod == foreign_pod:
-            foreign_pod = before.foreign_pod
-        return _WaitingPod(pod, written, reserved, key, foreign_pod, until, gang, waits)
+        reservation = self._prolonged(reservation, before, now, waits=waits, moved=reservation is not written)
+        foreign_pod, until = foreign_pod_of(pod, gang, reservation, context, self._settings, now)
+        return WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
-        return PodContext(
-            nominated if is_there else "", self._backoff(meta.uid), self._volumes(meta.namespace, claims_of(pod))
-        )
+        volumes = self._volumes(meta.namespace, claims_of(pod))
+        return PodContext(nominated if is_there else "", self._progress.backoff(meta.uid), volumes)
 
     def _prolonged(
-        self, reserved: Reservation, before: _WaitingPod | None, now: float, *, waits: bool, moved: bool
+        self, reservation: Reservation, before: WaitingPod | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
         """The reservation with its present end. Its time begins when the pods that make room are deleted (145), and
         again when the reservation moves to another node of the gang (167).
@@ -216,9 +212,10 @@ class ForeignPods:
         It ends at the latest when one of these leaving pods is overdue, because the room of such a pod counts as used
         again (40).
         """
-        same = before is not None and before.reserved.node == reserved.node and before.reserved.since == reserved.since
-        until = before.reserved.until if before is not None and same else 0.0
+        last, since = before.reservation if before is not None else Reservation(), reservation.since
+        same = before is not None and (last.node, last.since) == (reservation.node, since)
+        until = last.until if same else 0.0
         waited = before is not None and same and before.waits
-        if (waits or waited or (moved and not same)) and reserved.since <= now < reserved.since + MAX_PROLONGED_SECONDS:
-            until = now + min(self._reservation_seconds, self._ledger.overdue_within(reserved.node))
-        return msgspec.structs.replace(reserved, until=until) if until > reserved.until else reserved
+        if (waits or waited or (moved and not same)) and since <= now < since + MAX_PROLONGED_SECONDS:
+            until = now + min(self._reservation_seconds, self._ledger.overdue_within(reservation.node))
+        return msgspec.structs.replace(reservation, until=until) if until > reservation.until else reservation

@@ -10,10 +10,13 @@ it.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from elastic_api.job import GROUP
-from elastic_operator.cluster.meta import Condition
+from elastic_api.status import rfc3339
+from elastic_operator.cluster.meta import find_condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 from elastic_operator.plan.facts.waits import MAX_FUTILE_SECONDS, futile_backoff_seconds
@@ -90,7 +93,7 @@ def reservation_of(pod: Pod) -> Reservation:
 
     kube-scheduler removes a nomination after each failed try; the reservation stays, see `is_renewable`.
     """
-    condition = _condition(pod)
+    condition = find_condition(pod.status.conditions, CONDITION)
     if condition is None:
         return _annotated(pod)
     found = _read(condition.message)
@@ -99,6 +102,19 @@ def reservation_of(pod: Pod) -> Reservation:
         if pod.status.nominated_node_name in (found.node, "")
         else msgspec.structs.replace(found, node="", since=0.0, until=0.0, victims=())
     )
+
+
+def condition_of(reservation: Reservation, pod: Pod, now: float) -> dict[str, str]:
+    """The condition that shows this reservation of the pod, as `reservation_of` reads it; `now` is epoch seconds."""
+    if is_annotated(pod) and pod.metadata.annotations.reserved:  # which may have been forged
+        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+    return {
+        "type": CONDITION,
+        "status": "True" if reservation.node else "False",
+        "reason": "NodeReserved" if reservation.node else "NoNodeReserved",
+        "message": msgspec.json.encode(reservation).decode(),
+        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
+    }
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
@@ -110,11 +126,7 @@ def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
 
 def is_annotated(pod: Pod) -> bool:
     """Whether the reservation is only in an annotation, and not in a condition of the pod."""
-    return _condition(pod) is None
-
-
-def _condition(pod: Pod) -> Condition | None:
-    return next((condition for condition in pod.status.conditions or () if condition.type == CONDITION), None)
+    return find_condition(pod.status.conditions, CONDITION) is None
 
 
 def _annotated(pod: Pod) -> Reservation:

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -64,8 +63,6 @@ class WholeGangs:
         self._gangs: dict[str, _Gang] = {}
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
-        self._replaced: KeyedCache[tuple[ForeignPod, bool], ForeignPod] = KeyedCache()
-        """By uid of a pod whose gang cannot be served: the pod to plan for instead."""
         self.again_at_epoch = inf
 
     def without_unsettled(
@@ -99,14 +96,10 @@ class WholeGangs:
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
-                self._in_this_pass[name] = frozenset(
-                    uid for uid, pod in pods.items() if pod and not pod.has_reservation
-                )
+                self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised_node)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
-                if pod is not None and (backs_off or not pod.has_reservation):
-                    may_preempt = pod.may_preempt and is_planned
-                    instead[uid] = self._replaced.get(uid, (pod, may_preempt), _without_gang, pod, may_preempt)
-        self._replaced.drop_absent(instead.keys())
+                if pod is not None and (backs_off or not pod.promised_node):
+                    instead[uid] = replace(pod, gang="", may_preempt=pod.may_preempt and is_planned)
         return instead
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -114,7 +107,7 @@ class WholeGangs:
 
         Returns the waiting pods (uids) of each gang that backs off for the first time in a row.
         """
-        first_backoffs = []
+        first_backoffs, backoff = list[frozenset[str]](), NEVER_FAILED
         for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
@@ -124,8 +117,8 @@ class WholeGangs:
                 self._gangs[name] = replace(gang, backoff=backoff)
                 self.again_at_epoch = min(self.again_at_epoch, backoff.until)
                 first_backoffs += [pods] if not gang.backoff.times else []
-            else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
+        if backoff.times and self._in_this_pass.keys() - tried:  # a pass serves only so many gangs
+            self.again_at_epoch = min(self.again_at_epoch, now + SETTLED_SECONDS)
         self._in_this_pass = {}
         return first_backoffs
 
@@ -140,7 +133,3 @@ def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
     waiting = [pod for pod in pods if pod is not None]
     all_wait = len(waiting) == len(pods) or all(pod.may_be_split for pod in waiting)
     return len(waiting) <= MAX_PODS_OF_A_GANG and all_wait and not any(pod.unplannable for pod in waiting)
-
-
-def _without_gang(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
-    return replace(pod, gang="", may_preempt=may_preempt)

@@ -101,7 +101,6 @@ class Candidates:
         self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, ends_jobs: bool = True
     ) -> None:
         self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
-        self._found_victim_jobs: tuple[PreemptionCheck, list[Entry]] | None = None
         check, reclaiming = self.check(need), state.inputs.reclaiming
         if reclaiming and not growing and not check.is_within_guarantees:
             # The preemptor's own team may release these GPUs first. Then the team uses less by as many (189).
@@ -124,17 +123,17 @@ class Candidates:
             return True
         return not self._growing and _team_has_preemptible_gpus(self._state, self._preemptor)
 
-    def nodes_with_victims(self, check: PreemptionCheck) -> set[int]:
+    def nodes_with_victims(self, victim_jobs: Iterable[Entry]) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
         own_team = () if self._growing else self._state.queues.by_team[self._preemptor.team]
-        able = (*self._victim_jobs(check), *own_team)
+        able = (*victim_jobs, *own_team)
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
-    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
-        """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
+    def weakest_first(self, victim_jobs: Iterable[Entry], check: PreemptionCheck, gpus: int) -> list[Entry]:
+        """The jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         able = [
             entry
-            for entry in self._victim_jobs(check)
+            for entry in victim_jobs
             if entry.worker.gpus >= gpus
             and entry.spare_workers
             and entry.has_minimum
@@ -143,15 +142,13 @@ class Candidates:
         ]
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
-    def _victim_jobs(self, check: PreemptionCheck) -> list[Entry]:
+    def victim_jobs(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs from whose accounts at least one GPU may be taken.
 
         If not even one GPU may be taken from an account, no unit may be. While many jobs wait for planned pods, this
         holds for most teams, and this question about their accounts saves a look at each unit (185). A pod without
-        GPUs is a unit of 0 GPUs. The answer is kept, because two searches for one pod have the same check.
+        GPUs is a unit of 0 GPUs.
         """
-        if self._found_victim_jobs is not None and self._found_victim_jobs[0] is check:
-            return self._found_victim_jobs[1]
         able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
         for account in self._victim_accounts:
             if not check.allows(account, 0, not_yet_held=True):
@@ -162,7 +159,6 @@ class Candidates:
                     answers[question] = check.allows(account, question[1], not_yet_held=question[2])
                 if answers[question]:
                     able.append(entry)
-        self._found_victim_jobs = check, able
         return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
@@ -207,7 +203,7 @@ class Candidates:
         if entry is preemptor:
             return not self._growing
         if entry.is_foreign_pod:
-            return bool(entry.placements) and not entry.held_node and entry.account in self._victim_accounts
+            return bool(entry.placements) and not entry.promised_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
         if preemptor.scheduler_may_preempt(entry):

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.pass_state import OptionHeap
+from elastic_operator.plan.allocation.pass_state import UNKNOWN_PRICE, OptionHeap
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
@@ -47,18 +47,18 @@ class Options:
         """The cheapest option for one more pod. The preemptor still lacks `need` GPUs, this pod's included."""
         check = self._candidates.check(need)
         if role not in self._known:
-            quick = self._quick_option(role, check) if self._only is None else None
-            if quick is not None:
+            victim_jobs = self._candidates.victim_jobs(check) if self._only is None else []
+            if victim_jobs and (quick := self._quick_option(role, check, victim_jobs)) is not None:
                 return quick
-            self._known[role] = self._cached_options(role, need, check)
+            self._known[role] = self._cached_options(role, need, check, victim_jobs)
         found = self._known[role]
         option = self._pop_cheapest_valid(found, role, check)
         if option is None and any(now < then for now, then in zip(check.use_after, found.use_after, strict=True)):
-            found.begin(self._search(role, check), check.use_after)
+            found.begin(self._search(role, check, self._candidates.victim_jobs(check)), check.use_after)
             option = self._pop_cheapest_valid(found, role, check)
         return option
 
-    def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> OptionHeap:
+    def _cached_options(self, role: str, need: int, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> OptionHeap:
         """The options of an equivalent preemptor, if this one has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
@@ -66,13 +66,13 @@ class Options:
         key = equivalent, preemptor.requirements(role), need, self._candidates.search_kind
         if own or key not in cached:
             cached[key] = OptionHeap()
-            cached[key].begin(self._search(role, check), check.use_after)
+            cached[key].begin(self._search(role, check, victim_jobs), check.use_after)
         return cached[key]
 
-    def _search(self, role: str, check: PreemptionCheck) -> dict[int, Option]:
+    def _search(self, role: str, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> dict[int, Option]:
         """All options, by their nodes."""
         nodes = self._preemptor.requirements(role).node_set & (
-            self._candidates.nodes_with_victims(check) if self._only is None else {self._only}
+            self._candidates.nodes_with_victims(victim_jobs) if self._only is None else {self._only}
         )
         return {node: option for node in nodes if (option := self._option(role, node, check)) is not None}
 
@@ -82,7 +82,7 @@ class Options:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
                 heappop(heap)
-            present = self._present_price(options.by_node[node], check) if price else price
+            present = price if price == UNKNOWN_PRICE else self._present_price(options.by_node[node], check)
             if heap and heap[0] < (present, node):  # the accounts of its units use less than before: it costs more
                 heappush(heap, (present, node))
                 continue
@@ -95,7 +95,7 @@ class Options:
                 return option
         return None
 
-    def _quick_option(self, role: str, check: PreemptionCheck) -> Option | None:
+    def _quick_option(self, role: str, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> Option | None:
         """The cheapest option among running pods: one worker of the weakest job, with no more GPUs than needed.
 
         A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. It is
@@ -105,7 +105,7 @@ class Options:
         if not requirements.gpus:
             return None
         lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.nodes), default=0)
-        for entry in self._candidates.weakest_first(check, lacking):
+        for entry in self._candidates.weakest_first(victim_jobs, check, lacking):
             for node in (node for node in _as_they_leave(entry) if node in requirements.node_set):
                 has_rest = board.free_gpus(node) >= requirements.gpus - lacking
                 option = self._option(role, node, check) if has_rest else None
@@ -150,7 +150,19 @@ class Options:
         return self._price(option.units, option.node, check)
 
     def _price(self, units: Sequence[VictimUnit], node: int, check: PreemptionCheck) -> tuple[float, ...]:
-        return _price_of(units, node, check, gang=bool(self._state.this_pass.current_gang))
+        """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest
+        share value, then those of low priority.
+
+        For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node
+        wastes the job's pods on other nodes (144).
+        """
+        worst = max(units, key=lambda unit: unit_order(unit, check))
+        kind, value, *order = unit_order(worst, check)
+        lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
+        if worst.kind is UnitKind.JOB:
+            weakest = value, worst.entry.demand.priority
+            return kind, *((*lost, *weakest) if self._state.this_pass.current_gang else (*weakest, *lost)), *order, node
+        return kind, *lost, value, *order, node
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -162,7 +174,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     """
     gang = state.this_pass.current_gang
     others = (entry for entry, _ in state.placed[node] if entry is not preemptor and entry.is_foreign_pod)
-    return any(other.held_node or other.victims for other in others if not gang or other.gang != gang)
+    return any(other.promised_node or other.victims for other in others if not gang or other.gang != gang)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
@@ -180,22 +192,6 @@ def _needed(
         if fewer and _fits_without(state, preemptor, role, node, fewer):
             chosen = fewer
     return chosen
-
-
-def _price_of(units: Sequence[VictimUnit], node: int, check: PreemptionCheck, *, gang: bool) -> tuple[float, ...]:
-    """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
-    value, then those of low priority.
-
-    For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
-    the job's pods on other nodes (144).
-    """
-    worst = max(units, key=lambda unit: unit_order(unit, check))
-    kind, value, *order = unit_order(worst, check)
-    lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
-    if worst.kind is UnitKind.JOB:
-        weakest = value, worst.entry.demand.priority
-        return kind, *((*lost, *weakest) if gang else (*weakest, *lost)), *order, node
-    return kind, *lost, value, *order, node
 
 
 def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[VictimUnit]) -> bool:

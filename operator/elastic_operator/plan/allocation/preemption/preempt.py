@@ -148,5 +148,5 @@ def _placements_on(state: AllocationState, node: int | None) -> list[tuple[Entry
     """The placements on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
     rolled back changes the order in which they were taken.
     """
-    here = [] if node is None else [(c, s) for c, s in state.placed[node] if not c.held_node]
+    here = [] if node is None else [(c, s) for c, s in state.placed[node] if not c.promised_node]
     return sorted(here, key=lambda pair: (-pair[0].position, pair[1].role, pair[1].ready))

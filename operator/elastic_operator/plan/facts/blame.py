@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
-
-from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.demand import JobDemand
-from elastic_operator.plan.facts.foreign_pod import ForeignPod
 
 T = TypeVar("T")
 
@@ -36,19 +30,6 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
         groups.extend(half for half in ((start, middle), (middle, end)) if _raises(work, suspects[slice(*half)]))
         tries -= 2
     return [suspect for start, end in sorted((*found, *groups)) for suspect in suspects[start:end]]
-
-
-def culprits_of_allocation(inputs: AllocationInputs) -> list[JobDemand | ForeignPod]:
-    """The jobs and foreign pods that cause an error in an allocation."""
-    everyone: tuple[JobDemand | ForeignPod, ...] = (*inputs.jobs, *inputs.foreign_pods)
-
-    def work(some: Sequence[JobDemand | ForeignPod]) -> None:
-        jobs = tuple(one for one in some if isinstance(one, JobDemand))
-        foreign_pods = tuple(one for one in some if isinstance(one, ForeignPod))
-        allocation = allocate(replace(inputs, jobs=jobs, foreign_pods=foreign_pods))
-        _ = allocation.evictions, allocation.nominations  # reasons and grants are made when they are read
-
-    return culprits(everyone, work)
 
 
 def _raises(work: Callable[[Sequence[T]], object], some: Sequence[T]) -> bool:
