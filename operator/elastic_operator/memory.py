@@ -182,7 +182,7 @@ class LastSeen(Generic[T]):
 
 
 class Turns:
-    """Whose turn is next: that of the name whose last turn is longest ago; names without a turn come first."""
+    """Gives turns to names. Next is the name whose last turn is longest ago; names without a turn come first."""
 
     def __init__(self) -> None:
         self._last: dict[str, None] = {}

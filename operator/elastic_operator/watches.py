@@ -66,7 +66,7 @@ class Watches:
             return False
 
     def revisions(self) -> dict[str, int]:
-        """What the stores have seen, by collection, to be handed over with the lease."""
+        """The revisions that the stores have seen, by collection. A leader hands these over with the lease."""
         return {path: revision for watch in self._decisive().values() for path, revision in watch.revisions().items()}
 
     def fresh(self) -> bool:

@@ -105,7 +105,7 @@ class World:
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.failed_writes = FailedWrites(self.ledger.dirty_jobs)
-        self.answers = DryRunAnswers(self.ledger.dirty_jobs, lambda: self.stored.reader.external_changes.note_answer())
+        self.answers = DryRunAnswers(self.ledger.dirty_jobs, lambda: self.stored.reader.external_changes.note_change())
         self.begin_anew()
 
     def begin_anew(self) -> None:

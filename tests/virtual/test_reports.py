@@ -104,7 +104,7 @@ def test_a_new_leader_keeps_what_a_status_tells_of_the_group_until_the_master_ha
 
 
 def _of_its_group(world: ProcessWorld) -> dict[str, object]:
-    """What its status tells of its group."""
+    """The part of the job's status that describes its group."""
     status = world.status("one")
     ready = [(one["reason"], one["message"]) for one in status["conditions"] if one["type"] in ("Ready", "Resizing")]
     ranks = [pod.get("rank") for pod in status["pods"]]

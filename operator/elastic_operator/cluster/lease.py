@@ -96,7 +96,7 @@ class LeaderElector:
         self._heartbeat_at = time.monotonic()
         self._session: Session
         self.revisions: Mapping[str, int] = {}
-        """What this replica has seen, by collection, to be handed over with the Lease."""
+        """The revisions that this replica has seen, by collection. It hands these over with the Lease."""
         self.handed_over: Mapping[str, int] = {}
         """The same of the last holder, if it has handed the Lease back while this replica stood by; else empty."""
         self._namespace, self._name = namespace, name

@@ -75,7 +75,7 @@ def make_controller(
     logs = FailureLogs(session, partial(_main_container, stores), dirty_jobs, awake.set)
     poller = MasterPoller(dirty_jobs, now=clock.time, on_change=awake.set, stepped=lambda: clock.stepped)
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
-    answers = DryRunAnswers(dirty_jobs, reader.external_changes.note_answer)
+    answers = DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
 
     def requeue(uid: str) -> None:
         planner.plans.requeue(uid)

@@ -99,7 +99,7 @@ class Controller:
     async def run(self) -> None:
         """Make passes until cancelled. Plans under way are cancelled, too."""
         self.last_pass, self._batching = time.monotonic(), Batching()  # a standby has made no passes (212)
-        self.view.reader.external_changes.begin()
+        self.view.reader.external_changes.note_change()
         forecasting, woken_by = asyncio.create_task(self.forecasts.run()), PassReason.START
         try:
             while True:

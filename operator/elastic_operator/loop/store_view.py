@@ -43,7 +43,7 @@ class StoreView:
         answers: DryRunAnswers | None = None,
     ) -> None:
         self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or DryRunAnswers(reader.ledger.dirty_jobs, reader.external_changes.note_answer)
+        self._answers = answers or DryRunAnswers(reader.ledger.dirty_jobs, reader.external_changes.note_change)
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation

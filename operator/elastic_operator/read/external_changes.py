@@ -40,12 +40,10 @@ class ExternalChanges:
         if self._changed or differs:
             self.since, self._changed = now, False
 
-    def begin(self) -> None:
-        """Begin with the next refresh: a standby does not see all changes."""
-        self._changed = True
-
-    def note_answer(self) -> None:
-        """Note that the API server's answer about a job's pods differs from the one before (139)."""
+    def note_change(self) -> None:
+        """Note a change that no refresh sees: another answer of the API server about a job's pods (139), or any change
+        that this process has missed while it stood by.
+        """
         self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:

@@ -36,7 +36,7 @@ _Rule: TypeAlias = Callable[[Observation, float], Observation]
 
 
 def observe(job: Job, now: float) -> Observation:
-    """What has happened to the job; nothing for a deleted one."""
+    """Observe the job. Of a deleted job only the status is taken."""
     if job.deleted:
         return Observation(job, job.status)
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})

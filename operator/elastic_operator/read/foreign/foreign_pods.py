@@ -92,7 +92,7 @@ class ForeignPods:
         self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
-        """All foreign pods at `now` (epoch seconds). What has not changed is the same object as before (23)."""
+        """All foreign pods at `now` (epoch seconds). Unchanged pods are the same objects as before (23)."""
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
