@@ -239,12 +239,11 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
-        self.nominator.plan(allocation.nominations, foreign_pods.expired)
+        self.nominator.plan(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
         waiting_for_limits = {one.demand.uid for one in allocation.held_up}
         served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
         first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
-        self.nominator.renew(foreign_pods.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: the allocation at once, and the plans some jobs at a time."""

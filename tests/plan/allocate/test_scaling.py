@@ -151,8 +151,22 @@ def gang_that_ends_jobs(pods: int) -> None:
     assert len(allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=gang)).nominations) == pods
 
 
+def gang_whose_nodes_were_taken(pods: int) -> None:
+    """The same for a gang whose pods are all nominated for nodes on which another pod of the gang runs (45)."""
+    nodes = [make_node(f"n{i:05}", 8) for i in range(2 * pods)]
+    taken = [make_node(f"t{i:05}", 8, used=8, by="owner") for i in range(pods)]
+    jobs = [make_job(f"j{i:05}", 2, 4, on=f"n{i // 2:05} " * 4, team="borrower", age=i) for i in range(4 * pods)]
+    gang = tuple(
+        make_foreign_pod(f"g{i:05}", team="owner", gang="g", gpus=8, age=i, reserved=f"t{i:05}") for i in range(pods)
+    )
+    teams = [make_team("owner", 16 * pods), make_team("borrower", 0)]
+    found = allocate(make_inputs([*nodes, *taken], jobs, teams=teams, foreign_pods=gang)).nominations
+    assert [nomination.is_new for nomination in found] == [True] * pods
+
+
+@pytest.mark.parametrize("gang", [gang_that_ends_jobs, gang_whose_nodes_were_taken])
 def test_a_gang_examines_each_node_a_few_times_although_each_eviction_changes_the_price_of_all(
-    monkeypatch: pytest.MonkeyPatch,
+    gang: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     examined = 0
     option = Options._option
@@ -166,7 +180,7 @@ def test_a_gang_examines_each_node_a_few_times_although_each_eviction_changes_th
     found = []
     for pods in (20, 40):
         examined = 0
-        gang_that_ends_jobs(pods)
+        gang(pods)
         found.append(examined)
     assert found[1] <= MOST * found[0], found
 

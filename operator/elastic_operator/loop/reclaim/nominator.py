@@ -68,9 +68,15 @@ class Nominator:
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
 
-    def plan(self, nominations: Sequence[Nomination], expired: Sequence[WaitingPod]) -> None:
-        """Take the nominations of a pass. Withdraw the `expired` reservations, unless another node is about to be
-        reserved for the pod.
+    def plan(
+        self,
+        nominations: Sequence[Nomination],
+        *,
+        expired: Sequence[WaitingPod] = (),
+        renewable: Sequence[WaitingPod] = (),
+    ) -> None:
+        """Take the nominations of a pass. Withdraw the `expired` reservations, and write those again whose nomination
+        was removed (`renewable`), unless another node is about to be reserved for the pod.
 
         A job releases pods for a foreign pod only after the nomination (41). So a nomination with victims begins with
         the first plan of a victim job (`begin_for`). One without victims begins here, if the pod had another node. The
@@ -88,6 +94,10 @@ class Nominator:
         for waiting in expired:
             if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in planned:
                 self._start(uid, self._withdraw(waiting.pod, waiting.reservation))
+        moving = {nomination.uid for nomination in nominations if nomination.is_new}
+        for waiting in renewable:
+            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in moving:
+                self._start(uid, self._renew(waiting.pod, waiting.reservation))
 
     def begin_for(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
@@ -104,12 +114,6 @@ class Nominator:
             return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and same_nodes
 
         return all_nominated
-
-    def renew(self, renewable: Iterable[WaitingPod]) -> None:
-        """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
-        for waiting in renewable:
-            if (uid := waiting.pod.metadata.uid) not in self._writing:
-                self._start(uid, self._renew(waiting.pod, waiting.reservation))
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""
