@@ -173,6 +173,24 @@ async def test_a_nomination_is_not_renewed_for_a_node_that_the_pod_is_about_to_l
     assert reserved_by(session).node == "n1"
 
 
+async def test_all_pods_of_a_gang_are_nominated_before_a_node_is_cleared_for_one_of_them() -> None:
+    """Else kube-scheduler binds a pod without a node to that node, and another node must be cleared (167)."""
+    session, pods = Answers(pod_dict("p0", phase="Pending", gpus=1, rv=2)), Store[Any]()
+    for number in range(4):
+        pods.observe(pod(f"p{number}", phase="Pending", gpus=1))
+    made = nominator_of(session, pods, Metrics(), [])
+    gangs = ("x/gang", "x/gang", "x/other", "")
+    made.plan(
+        [
+            Nomination(f"uid-p{number}", "a", f"p{number}", f"n{number}", evicts_from={f"v{number}": ""}, gang=gang)
+            for number, gang in enumerate(gangs)
+        ]
+    )
+    assert made.begin_for("v0") is not None
+    await settled(made)
+    assert session.writes == [f"/api/v1/namespaces/a/pods/p{number}/status" for number in (0, 1)]
+
+
 async def settled(made: Nominator) -> None:
     """All writes under way are over."""
     await asyncio.gather(*(write.task for write in made._writing.values()))

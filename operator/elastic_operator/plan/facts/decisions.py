@@ -77,7 +77,8 @@ class Nomination:
     """A node for a foreign pod, and the pods (by uid) that must leave it first (41).
 
     `uid`, `namespace` and `name` are the foreign pod's. `evicts_from` are the jobs that lose the victims: uid to name.
-    If there are no victims, there is room now or soon. `reserved` is the node of the pod's present reservation.
+    If there are no victims, there is room now or soon. `reserved` is the node of the pod's present reservation; `gang`
+    is the pod's gang ("": none).
     """
 
     uid: str
@@ -87,6 +88,7 @@ class Nomination:
     victims: tuple[str, ...] = ()
     evicts_from: Mapping[str, str] = field(default_factory=dict)
     reserved: str = ""
+    gang: str = ""
 
     @property
     def is_new(self) -> bool:
