@@ -22,7 +22,7 @@ from typing import NamedTuple
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
+from elastic_operator.loop.batching import Batching, longest_backed_up
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -117,7 +117,7 @@ class Controller:
                     continue
                 await asyncio.sleep(self._batching.delay(took, woken=self.awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
+                    async with asyncio.timeout(longest_backed_up(took)):
                         await self.until_not_backed_up()
                 await wait_with_timeout(self.awake, wake_up.due_monotonic - time.monotonic())
                 woken_by = PassReason.EVENT if self.awake.is_set() else wake_up.reason
