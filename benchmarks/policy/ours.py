@@ -34,7 +34,7 @@ from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainCo
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.node import Node, NodeUse, Unready, UnreadyNode
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team, Teams
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -50,9 +50,7 @@ MOST_ROUNDS = 40
 ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
-ALLOCATION_SETTINGS = AllocationSettings(
-    gpu_resources=(GPU,), default_team=SETTINGS.allocation.default_team, starvation_seconds=SETTINGS.starvation_seconds
-)
+ALLOCATION_SETTINGS = AllocationSettings(gpu_resources=(GPU,), starvation_seconds=SETTINGS.starvation_seconds)
 
 
 @dataclass(slots=True)
@@ -79,7 +77,10 @@ class Ours:
         self.wake = inf
         self._allocator = Allocator()
         self._known: dict[str, _Known] = {}
-        self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
+        allocation = SETTINGS.allocation
+        made = (_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
+        covered = {team.name: team.name for team in trace.teams}
+        self._teams = Teams((*made, *allocation.default_parents), covered, allocation.default_team)
         self._gone: dict[str, tuple[float, PreemptorKey]] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
         """Reservations of plain pods: the node, and until when."""
@@ -133,8 +134,7 @@ class Ours:
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
             jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
             settings=ALLOCATION_SETTINGS,
-            teams=(*self._teams, *SETTINGS.allocation.default_parents),
-            team_of={team.name: team.name for team in self._teams},
+            teams=self._teams,
             foreign_pods=tuple(self._requests(world)),
             eviction_limits=EvictionLimits(
                 *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()

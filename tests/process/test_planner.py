@@ -146,7 +146,7 @@ class World:
     def _new_with_specs(self) -> StoreView:
         """A new world that knows the last good specs of policies, as this leader does (99)."""
         view = self.new_world()
-        view.reader.policies._good.update(self.stored.reader.policies._good)
+        view.reader.policies.made = self.stored.reader.policies.made
         return view
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
@@ -360,7 +360,6 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         assert by_name(remembered.inputs.jobs) == by_name(fresh.inputs.jobs)
         assert by_name(remembered.inputs.nodes) == by_name(fresh.inputs.nodes)
         assert remembered.inputs.teams == fresh.inputs.teams
-        assert remembered.inputs.team_of == fresh.inputs.team_of
         for obs in remembered.inputs.nodes:
             for held in (obs.used, obs.leaving):
                 assert sum(gpus for _, gpus in held.gpus_of(GPU)) == held.requests.get(GPU, 0)
@@ -445,7 +444,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
         getattr(world, what)(*how)
         decided, recorded = (
             world.decide(),
-            snapshot_of(world.stored, Unlimited(), *world.stored.reader.policies.sources()),
+            snapshot_of(world.stored, Unlimited(), world.stored.reader.policies.made),
         )
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
@@ -677,12 +676,12 @@ def test_policies_reach_the_snapshot_as_teams_and_settings_as_they_are():
     world = world_with_a_job(defaultPolicy={"priority": -1}, starvationSeconds=60)
     world.policy("p", {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]})
     inputs = world.look().inputs
-    assert [(team.name, team.quotas.get("default", Quota()).guaranteed) for team in inputs.teams] == [
+    assert [(team.name, team.quotas.get("default", Quota()).guaranteed) for team in inputs.teams.listed] == [
         ("p", 2),
         (DEFAULT_POLICY, 0),
     ]
-    assert inputs.team_of == {"default": "p"}
-    assert (inputs.settings.default_team.priority, inputs.settings.starvation_seconds) == (-1, 60)
+    assert inputs.teams.covered == {"default": "p"}
+    assert (inputs.teams.default.priority, inputs.settings.starvation_seconds) == (-1, 60)
     assert inputs.settings.flavors == (Flavor(),)
 
 
@@ -690,9 +689,9 @@ def test_the_selector_of_a_policy_follows_the_labels_of_namespaces():
     world = world_with_a_job()
     world.policy("p", {"namespaceSelector": {"matchLabels": {"team": "a"}}})
     world.namespace("default", "b")
-    assert world.look().inputs.team_of == {}
+    assert world.look().inputs.teams.covered == {}
     world.namespace("default", "a")
-    assert world.look().inputs.team_of == {"default": "p"}
+    assert world.look().inputs.teams.covered == {"default": "p"}
 
 
 def test_a_policys_ceiling_shortens_the_grace_of_its_jobs_pods():

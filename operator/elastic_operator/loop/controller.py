@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
@@ -182,7 +182,7 @@ class Controller:
                 self.forecasts.note_allocation()
                 self.limiter.note_waiting(allocation)
                 self.reconciler.reason_messages.add(allocation)
-                self._report_safely(lambda: self._take_note(decisions, now))
+                self._report_safely(lambda: self._take_note(decisions))
             self._forget_deleted()
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
@@ -215,7 +215,7 @@ class Controller:
             self.metrics.pass_errors.inc()
             log.exception("cannot report the decisions of this pass; they are carried out")
 
-    def _take_note(self, decisions: PassDecisions, now: float) -> None:
+    def _take_note(self, decisions: PassDecisions) -> None:
         """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
@@ -226,7 +226,7 @@ class Controller:
             self.reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
         if decisions.report_only is not None:
             self.reclaim_reporter.would_reclaim(decisions.report_only)
-        self.reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
+        self.reclaim_reporter.note_allocation(decisions.inputs, allocation)
 
     def _forget_deleted(self) -> None:
         """Have all memories forget deleted jobs, if a job was deleted or everything is decided again."""

@@ -196,8 +196,7 @@ class Planner:
                 nodes=nodes,
                 jobs=jobs.demands,
                 settings=settings,
-                teams=(*policies.teams, *settings.default_parents),
-                team_of=policies.team_of,
+                teams=policies.teams,
                 foreign_pods=foreign_pods,
             )
 
