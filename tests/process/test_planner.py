@@ -41,7 +41,7 @@ from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observation import NodeState, Observation
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -589,11 +589,11 @@ def test_not_ready_age_ignores_the_clock_that_wrote_it():
     world.time_passes(3600.0)
     world.look()
     world.node("n1", 4, False, False, since=START)
-    assert world.look().obs["uid-second"].lost_nodes == frozenset()
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == []
     world.time_passes(39.0)
-    assert world.look().obs["uid-second"].lost_nodes == frozenset()
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == []
     world.time_passes(1.0)
-    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == ["n1"]
 
 
 def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
@@ -602,7 +602,7 @@ def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
     world.job("second", 3, STATUSES[2], "")
     world.pod("second", "master-0", "n1", "Running", False, True)
     world.time_passes(3600.0)
-    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == ["n1"]
 
 
 def cut_off(nodes: int) -> World:
@@ -622,7 +622,7 @@ def cut_off(nodes: int) -> World:
 
 def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
     obs = world.look().obs["uid-second"]
-    return set(obs.lost_nodes), set(obs.kept_nodes)
+    return set(obs.nodes_in(NodeState.LOST)), set(obs.nodes_in(NodeState.KEPT))
 
 
 @pytest.mark.parametrize("another_leads", [False, True])

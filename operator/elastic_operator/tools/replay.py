@@ -9,6 +9,7 @@ from typing import Any
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan, Slot
 from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.text import names_of
+from elastic_operator.plan.job.observation import NodeState
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, has_room, in_words
 from elastic_operator.tools.snapshot_file import plain
@@ -84,8 +85,8 @@ def _observed(d: JobDecision) -> dict[str, Any]:
         "events": plain(obs.events),
         "members": [pod.name for pod in obs.members],
         "to_delete": [{"name": deletion.name, "reason": deletion.reason} for deletion in obs.to_delete],
-        "lost_nodes": plain(obs.lost_nodes),
-        "kept_nodes": plain(obs.kept_nodes),
+        "lost_nodes": obs.nodes_in(NodeState.LOST),
+        "kept_nodes": obs.nodes_in(NodeState.KEPT),
         "avoided": plain(obs.avoided),
         "no_pods_before": obs.no_pods_before,
         "in_backoff": obs.is_in_backoff,

@@ -8,6 +8,7 @@ import pytest
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS
+from elastic_operator.plan.job.observation import NodeState
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
@@ -114,7 +115,7 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
     job = with_facts(make_elastic_job(pods), **known)
     seen = see(job, unready={"n2": node})
     assert ("toy-worker-1" not in {pod.name for pod in seen.to_delete}) is is_kept
-    assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
+    assert seen.unready_nodes == {"n2": NodeState.TRAINING if is_kept else NodeState.LOST}
     if is_kept and known["last_answer_at"] is not None:
         assert seen.requeue_at == (known["last_answer_at"] + FRESH_SECONDS,)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
-from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
+from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus, StatusFields
 from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -26,7 +27,7 @@ def with_counts(obs: Observation, now: float) -> Observation:
         _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.planned_deletions and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
     ]
-    update: dict[str, object] = {
+    update: StatusFields = {
         "observed_generation": job.generation,
         "replicas": len(obs.members),
         "ready_replicas": sum(pod.ready for pod in obs.members),
@@ -53,7 +54,7 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
     present = {(pod.role, pod.index): pod for pod in pods}
     made = [_created(job, create, present.get((create.role, create.index))) for create in creates]
     in_order = sorted([*status.pods, *made], key=master_first)
-    update = {
+    update: StatusFields = {
         "replicas": status.replicas + len(made),
         "pods": in_order[:MAX_LISTED_PODS],
         "pods_not_listed": status.pods_not_listed + max(0, len(in_order) - MAX_LISTED_PODS),
@@ -78,7 +79,7 @@ def _completes_change(obs: Observation, running: list[OwnPod], now: float) -> bo
     return len(running) == status.target_replicas > 0 and not leaving and is_whole(obs, now)
 
 
-def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
+def _running_since(obs: Observation, running: list[OwnPod], now: float) -> datetime | None:
     """When the whole minimum began to run; the same time while it runs."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.nnodes import frozen_nnodes
-from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import release_order
@@ -24,8 +23,7 @@ def make_plan(
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
-    described = with_conditions(with_counts(obs, now), grant, now)
-    status = _for_older_crd(described.status, obs.job.context.pruned_status_fields)
+    status = _for_older_crd(with_conditions(with_counts(obs, now), grant, now)).status
     if status == obs.job.status:
         status = obs.job.status  # a leader keeps the statuses of all jobs and of their last plans: one object (191)
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else inf)
@@ -40,14 +38,14 @@ def make_plan(
     )
 
 
-def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> JobStatus:
+def _for_older_crd(obs: Observation) -> Observation:
     """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
     last is in `retry`, and is read from there (154).
     """
-    if "failedSize" not in pruned_status_fields or status.failed_size is None:
-        return status
-    waits = (one for one in (status.failed_size, status.retry) if one is not None)
-    return status.model_copy(update={"retry": max(waits, key=lambda one: one.not_before)})
+    failed, retry = obs.status.failed_size, obs.status.retry
+    if "failedSize" not in obs.job.context.pruned_status_fields or failed is None:
+        return obs
+    return obs.with_status(retry=failed if retry is None else max(failed, retry, key=lambda one: one.not_before))
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
