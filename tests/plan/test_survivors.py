@@ -107,5 +107,5 @@ def test_the_pods_of_a_group_that_was_left_alone_are_a_job_like_any_other_afterw
     planned = after_loss(job_of(shown=LEFT))
     after = make_job(PODS[:3], status=planned.status)
     grown = plan(after, make_grant(keep=["master-0", "worker-0", "worker-1"], create=["worker-2"]), now=200)
-    assert [(create.index, create.incarnation) for create in grown.creates] == [(2, 1)]
+    assert ([slot.index for slot in grown.slots], grown.creates.incarnation) == ([2], 1)
     assert grown.deletes == ()

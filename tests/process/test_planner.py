@@ -34,7 +34,7 @@ from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.job import FaultStage, JobFeedback
@@ -245,7 +245,7 @@ class World:
             self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
-        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), ())
+        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), NewPods((), 1, (1, 1)))
         (self.answers.note_refused if refused else self.answers.note_accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:

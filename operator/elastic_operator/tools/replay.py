@@ -67,9 +67,8 @@ def _plan(plan: Plan) -> dict[str, Any]:
     if plan.write_status_first:
         fields["commit_first"] = fields.pop("write_status_first")  # the key of older releases
     if plan.creates:
-        fields["creates"] = [
-            {key: value for key, value in plain(one).items() if key != "ready"} for one in plan.creates
-        ]
+        shared, slots = fields["creates"], fields["creates"].pop("slots")
+        fields["creates"] = [{name: slot[name] for name in ("role", "index", "node")} | shared for slot in slots]
     if plan.deletes:
         fields["deletes"] = [
             {"name": one.name, "uid": one.uid, "reason": one.reason} | ({"force": True} if one.force else {})
@@ -143,7 +142,7 @@ def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes
     )
-    yield from (f"create {pod.pod_name(d.job.name)}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates)
+    yield from (f"create {slot.pod_name(d.job.name)}{f' on {slot.node}' if slot.node else ''}" for slot in plan.slots)
     if plan.delete_job:
         yield "delete the job"
     yield from _conditions(d, plan)

@@ -172,9 +172,8 @@ def end_backoff_for_master(obs: Observation, now: float) -> Observation:
     A back-off for lost workers, or for a size up to the minimum, ends at once. The number of its tries is kept (139),
     and so is the back-off for a size beyond the minimum.
     """
-    return obs.with_status(
-        retry=_ended(obs, obs.status.retry, now), failed_size=_ended(obs, obs.status.failed_size, now)
-    )
+    retry, failed_size = (_ended(obs, wait, now) for wait in (obs.status.retry, obs.status.failed_size))
+    return obs.with_status(retry=retry, failed_size=failed_size)
 
 
 def _ended(obs: Observation, wait: Retry | None, now: float) -> Retry | None:

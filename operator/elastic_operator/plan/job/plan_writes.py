@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 from elastic_api.nnodes import frozen_nnodes
-from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route, Slot
+from elastic_operator.plan.facts.decisions import DeletePod, Grant, NewPods, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import release_order
 from elastic_operator.plan.job.conditions import with_conditions
@@ -19,7 +19,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def make_plan(
-    obs: Observation, grant: Grant | None, deletes: tuple[DeletePod, ...], creates: tuple[CreatePod, ...], now: float
+    obs: Observation, grant: Grant | None, deletes: tuple[DeletePod, ...], creates: NewPods | None, now: float
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
@@ -65,29 +65,23 @@ def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)
 
 
-def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
+def pods_to_create(obs: Observation, slots: Sequence[Slot], *, membership: str = "") -> NewPods | None:
     """A pod for each slot by the job's present spec, to be created, or only tried before others are preempted (139);
-    none if the spec cannot be read.
+    None without slots, or if the spec cannot be read.
 
     All pods of an incarnation have the `min:max` of its first pods in their environment (11). All have their token from
     an older release's Secret if any of them has (97).
     """
-    if obs.job.spec is None:
-        return ()
+    if obs.job.spec is None or not slots:
+        return None
     present = [pod for pod in obs.job.pods if pod.incarnation == obs.status.incarnation]
     nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
-    return tuple(
-        CreatePod(
-            role=slot.role,
-            index=slot.index,
-            node=slot.node,
-            ready=slot.ready,
-            incarnation=obs.status.incarnation,
-            nnodes=nnodes,
-            master_epoch=obs.status.master_epoch or 0,
-            membership=membership,
-            old_secret=not all(pod.own_secret for pod in present),
-            own_class=obs.job.context.has_own_class,
-        )
-        for slot in slots
+    return NewPods(
+        tuple(slots),
+        incarnation=obs.status.incarnation,
+        nnodes=nnodes,
+        master_epoch=obs.status.master_epoch or 0,
+        membership=membership,
+        old_secret=not all(pod.own_secret for pod in present),
+        own_class=obs.job.context.has_own_class,
     )
