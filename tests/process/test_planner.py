@@ -34,14 +34,14 @@ from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observation import NodeState, Observation
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -245,7 +245,7 @@ class World:
             self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
-        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), ())
+        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), NewPods((), 1, (1, 1)))
         (self.answers.note_refused if refused else self.answers.note_accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:
@@ -588,11 +588,11 @@ def test_not_ready_age_ignores_the_clock_that_wrote_it():
     world.time_passes(3600.0)
     world.look()
     world.node("n1", 4, False, False, since=START)
-    assert world.look().obs["uid-second"].lost_nodes == frozenset()
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == []
     world.time_passes(39.0)
-    assert world.look().obs["uid-second"].lost_nodes == frozenset()
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == []
     world.time_passes(1.0)
-    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == ["n1"]
 
 
 def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
@@ -601,7 +601,7 @@ def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
     world.job("second", 3, STATUSES[2], "")
     world.pod("second", "master-0", "n1", "Running", False, True)
     world.time_passes(3600.0)
-    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
+    assert world.look().obs["uid-second"].nodes_in(NodeState.LOST) == ["n1"]
 
 
 def cut_off(nodes: int) -> World:
@@ -621,7 +621,7 @@ def cut_off(nodes: int) -> World:
 
 def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
     obs = world.look().obs["uid-second"]
-    return set(obs.lost_nodes), set(obs.kept_nodes)
+    return set(obs.nodes_in(NodeState.LOST)), set(obs.nodes_in(NodeState.KEPT))
 
 
 @pytest.mark.parametrize("another_leads", [False, True])

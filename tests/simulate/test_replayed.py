@@ -57,7 +57,7 @@ class Replays:
             # A deadline whose start is not written yet counts from the first look, which may be earlier.
             assert plan.requeue_at <= replayed.requeue_at
             self.deletes += len(plan.deletes)
-            self.creates += len(plan.creates)
+            self.creates += len(plan.slots)
         return plan
 
 
