@@ -145,13 +145,9 @@ class Reconciler:
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self.planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
-            fault = self._quarantine.fault(job.uid, job.generation)
-            status_failed = fault is not None and fault.status_failed
-            if not status_failed and (
-                job.status != JobStatus() or not body.status.unpack()
-            ):  # otherwise the spec cannot be read, and the status is kept
-                if fault is not None:
-                    fault.is_reported = True
+            # A status that cannot be read is kept.
+            is_readable = job.status != JobStatus() or not body.status.unpack()
+            if is_readable and self._quarantine.begin_status(job.uid, job.generation):
                 wait = min(self._begin(body, job, plan, evicts=bool(plan.deletes)), wait if waits else inf)
             status = plan.status
         except Exception:
