@@ -242,7 +242,7 @@ GUARDS: Mapping[str, Mutant] = {
     "an error at one object is everybody's": _instead((Quarantine, "quarantine", _raises)),
     "an error at one node or waiting pod is everybody's": _instead((Quarantine, "attempt", _unguarded)),
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
-    "who is quarantined is never tried again": _instead((Quarantine, "fault", _never_over)),
+    "who is quarantined is never tried again": _instead((Quarantine, "_left_out", _never_over)),
     "a job that is quarantined keeps its GPUs from all others": _instead(
         (demands, "demand_in_quarantine", _nothing_is_done)
     ),
