@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -501,3 +501,45 @@ class JobStatus(StatusModel):
     def finished(self) -> bool:
         """Whether the job has ended, well or badly. That is final."""
         return self.completion_time is not None
+
+
+class StatusFields(TypedDict, total=False):
+    """Some fields of a JobStatus, with new values: `model_copy` does not check their names and types, mypy does."""
+
+    observed_generation: int
+    replicas: int
+    target_replicas: int
+    ready_replicas: int
+    world_size: int
+    gpus: int
+    selector: str
+    incarnation: int
+    master_epoch: int | None
+    master_lost_time: Time | None
+    membership_generation: int | None
+    restarts: int
+    resizes: int
+    failures: int
+    total_failures: int
+    checkpoint_at_failure: int | None
+    step_at_failure: int | None
+    start_time: Time | None
+    active_seconds: int | None
+    active_since: Time | None
+    completion_time: Time | None
+    last_resize_time: Time | None
+    running_since: Time | None
+    turn_started: Time | None
+    retry: Retry | None
+    failed_size: Retry | None
+    held_until: Time | None
+    waits_ended_by_edits: int | None
+    last_failure: LastFailure | None
+    avoided_nodes: list[AvoidedNode]
+    training: Training | None
+    queue: QueuePosition | None
+    forecast: Forecast | None
+    pods: list[PodStatus]
+    pods_not_listed: int
+    history: list[Change]
+    conditions: list[Condition]

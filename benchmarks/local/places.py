@@ -17,7 +17,7 @@ from elastic_api.parse import parse_spec
 from elastic_api.pod_names import pod_name
 from elastic_operator.build import elastic_pod, torchrun_environment
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_worker import contract
 
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
@@ -66,7 +66,7 @@ def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str
     """The variables of a pod in Torchrun mode, without PET_LOCAL_ADDR, which the kubelet knows."""
     settings = BuildSettings(gpu_resources=())
     variables = torchrun_environment.environment(
-        _Owner(), _spec(place), _create(place), service_ip=service_ip, port=place.port, settings=settings
+        _Owner(), _spec(place), *_create(place), service_ip=service_ip, port=place.port, settings=settings
     )
     return _values(variables)
 
@@ -76,7 +76,7 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
     told = elastic_pod.environment(
-        _Owner(), spec, _create(place), service_ip=HERE, port=place.port, settings=BuildSettings()
+        _Owner(), spec, *_create(place), service_ip=HERE, port=place.port, settings=BuildSettings()
     )
     return {
         **_values(told),
@@ -89,9 +89,9 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     }
 
 
-def _create(place: Place) -> CreatePod:
-    sizes = (place.fewest, place.most)
-    return CreatePod(place.role, place.number, None, True, place.incarnation, sizes, place.epoch)
+def _create(place: Place) -> tuple[NewPods, Slot]:
+    slot = Slot(place.role, place.number, None, ready=True)
+    return NewPods((slot,), place.incarnation, (place.fewest, place.most), place.epoch), slot
 
 
 def write_membership(places: Iterable[Place], *, number: int) -> None:

@@ -25,7 +25,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
-from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
+from elastic_operator.plan.facts.decisions import Assignment, NewPods, Plan, Slot
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -34,7 +34,7 @@ from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainCo
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.node import Node, NodeUse, Unready, UnreadyNode
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team, Teams
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -50,9 +50,7 @@ MOST_ROUNDS = 40
 ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
-ALLOCATION_SETTINGS = AllocationSettings(
-    gpu_resources=(GPU,), default_team=SETTINGS.allocation.default_team, starvation_seconds=SETTINGS.starvation_seconds
-)
+ALLOCATION_SETTINGS = AllocationSettings(gpu_resources=(GPU,), starvation_seconds=SETTINGS.starvation_seconds)
 
 
 @dataclass(slots=True)
@@ -60,7 +58,7 @@ class _Known:
     """A job as last read. Its observation holds until `until`, and its plan until `again_at`."""
 
     job: Job
-    made: dict[str, CreatePod]
+    made: dict[str, tuple[NewPods, Slot]]
     pods: dict[str, OwnPod]
     obs: Observation | None = None
     until: float = -inf
@@ -79,7 +77,10 @@ class Ours:
         self.wake = inf
         self._allocator = Allocator()
         self._known: dict[str, _Known] = {}
-        self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
+        allocation = SETTINGS.allocation
+        made = (_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
+        covered = {team.name: team.name for team in trace.teams}
+        self._teams = Teams((*made, *allocation.default_parents), covered, allocation.default_team)
         self._gone: dict[str, tuple[float, PreemptorKey]] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
         """Reservations of plain pods: the node, and until when."""
@@ -133,8 +134,7 @@ class Ours:
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
             jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
             settings=ALLOCATION_SETTINGS,
-            teams=(*self._teams, *SETTINGS.allocation.default_parents),
-            team_of={team.name: team.name for team in self._teams},
+            teams=self._teams,
             foreign_pods=tuple(self._requests(world)),
             eviction_limits=EvictionLimits(
                 *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()
@@ -276,12 +276,14 @@ class Ours:
                 self._gone[one.uid] = now, taken[one.uid]
             if one.uid not in job.pods:
                 known.made.pop(one.uid, None)
-        for made in plan.creates:
-            assert made.node is not None, "every pod here can be placed"
-            index = 0 if made.role == ROLE_MASTER else made.index + 1
-            known.made[world.create(job, index, int(made.node.removeprefix("node-"))).uid] = made
-        if new := plan.membership:
-            known.made[new.uid] = replace(known.made[new.uid], membership=new.text)
+        for slot in plan.slots:
+            assert plan.creates is not None
+            assert slot.node is not None, "every pod here can be placed"
+            index = 0 if slot.role == ROLE_MASTER else slot.index + 1
+            known.made[world.create(job, index, int(slot.node.removeprefix("node-"))).uid] = plan.creates, slot
+        if master := plan.membership:
+            new, slot = known.made[master.uid]
+            known.made[master.uid] = replace(new, membership=master.text), slot
         changed = bool(going or plan.creates or plan.membership) or plan.status != known.job.status
         if changed:
             known.job = replace(known.job, status=plan.status)
@@ -335,16 +337,17 @@ def _shape(trace: JobTrace) -> JobShape:
     return job_shape(shape, shape, flavors=(Flavor(),))
 
 
-def _own_pod(trace: JobTrace, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
+def _own_pod(trace: JobTrace, pod: Pod, made: tuple[NewPods, Slot], before: OwnPod | None, now: float) -> OwnPod:
     """The pod as in the store; the same object as before if it has not changed."""
+    new, slot = made
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
         namespace=trace.team,
-        name=made.pod_name(trace.name),
+        name=slot.pod_name(trace.name),
         uid=pod.uid,
-        role=made.role,
-        index=made.index,
-        incarnation=made.incarnation,
+        role=slot.role,
+        index=slot.index,
+        incarnation=new.incarnation,
         phase="Pending",
         created=now,
         node=_node_name(pod.node),
@@ -352,16 +355,16 @@ def _own_pod(trace: JobTrace, pod: Pod, made: CreatePod, before: OwnPod | None, 
         bound_since=now,
         requests={GPU: pod.gpus, "pods": 1},
         gpus=pod.gpus,
-        nnodes=made.nnodes,
+        nnodes=new.nnodes,
         pod_ip="10.0.0.1",
-        master_epoch=made.master_epoch if made.role == ROLE_MASTER and made.master_epoch else None,
-        membership=made.membership,
+        master_epoch=new.master_epoch if slot.role == ROLE_MASTER and new.master_epoch else None,
+        membership=new.membership,
     )
     if runs and not known.ready:
         known = replace(known, phase="Running", ready=True, main=MainContainer(running_since=now))
     if not pod.stays and known.deleting_since is None:
         known = replace(known, deleting_since=now)
-    return known if known.membership == made.membership else replace(known, membership=made.membership)
+    return known if known.membership == new.membership else replace(known, membership=new.membership)
 
 
 def _node_name(number: int) -> str:

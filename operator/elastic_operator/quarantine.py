@@ -15,7 +15,7 @@ from math import inf
 from typing import TypeVar
 
 from elastic_operator.memory import DelayQueue, DirtyJobs, DirtySet
-from elastic_operator.plan.facts.job import FaultStage
+from elastic_operator.plan.facts.job import FaultStage, Quarantined
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 log = logging.getLogger(__name__)
@@ -43,17 +43,15 @@ the time in which no pods are preempted for the job.
 
 
 @dataclass(slots=True)
-class Fault:
+class _Fault:
     """An error of the operator at one object. The object is left out until its next try, or until its version differs
     from `version`.
     """
 
     version: object
-    message: str
+    why: Quarantined
     attempts: Attempts
     """The errors of this version (monotonic)."""
-    in_allocation: bool
-    """Whether the error came from the allocation of GPUs, so that the object takes no part in the next allocations."""
     may_preempt_at: float
     """Until this time (monotonic) no pod is preempted for the object."""
     versions: int = 1
@@ -77,7 +75,7 @@ class Quarantine:
 
     def __init__(self, count: Callable[[str], None] = lambda _: None, dirty_jobs: DirtyJobs | None = None) -> None:
         self.count, self._dirty_jobs = count, dirty_jobs or DirtySet()
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, _Fault] = {}
         self._wait_ends = DelayQueue()
         """When (monotonic) each object is tried again or may preempt again, whichever is next."""
         self._raised = 0
@@ -103,19 +101,19 @@ class Quarantine:
         *,
         version: object = None,
         stage: FaultStage = FaultStage.READING,
-    ) -> Fault:
-        """Leave the object out until its next try. The error and its traceback are logged."""
+    ) -> Quarantined:
+        """Leave the object out until its next try; returns why. The error and its traceback are logged."""
         now, in_allocation = time.monotonic(), stage is FaultStage.ALLOCATION
         self._forget_old(now)
         previous = self._faults.get(uid)
         edited = previous is not None and previous.version != version
         self.count(kind)
-        left_out = self.fault(uid, version)
+        left_out = self._left_out(uid, version)
         if stage is FaultStage.GRANT and left_out is not None and left_out.is_reported:
             text = "planning the status of a quarantined object failed, too %s=%s error=%r"
             log.error(text, kind, name, error, exc_info=error)
             left_out.status_failed = True
-            return left_out
+            return left_out.why
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
         attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
@@ -134,12 +132,25 @@ class Quarantine:
         if stage is FaultStage.GRANT:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = previous.versions + edited if previous is not None else 1
-        fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
+        why = Quarantined(message, in_allocation)
+        self._faults[uid] = _Fault(version, why, attempts, may_preempt_at, versions)
         self._note_waits(uid, now)
-        return fault
+        return why
 
-    def fault(self, uid: str, version: object = None) -> Fault | None:
+    def fault(self, uid: str, version: object = None) -> Quarantined | None:
         """Why the object is left out now; None if it is not left out, or if its next try is due."""
+        fault = self._left_out(uid, version)
+        return fault.why if fault is not None else None
+
+    def begin_status(self, uid: str, version: object) -> bool:
+        """Note that the write of a status with the object's fault begins; False if planning such a status failed."""
+        fault = self._left_out(uid, version)
+        if fault is None:
+            return True
+        fault.is_reported = True
+        return not fault.status_failed
+
+    def _left_out(self, uid: str, version: object) -> _Fault | None:
         fault = self._faults.get(uid)
         if fault is None or fault.version != version or time.monotonic() >= fault.again_at_monotonic:
             return None

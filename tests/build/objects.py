@@ -1,6 +1,6 @@
 """Builders of what `build/` takes, with defaults for all that a test does not speak about."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from elastic_api.job import JobSpec
@@ -8,7 +8,7 @@ from elastic_api.nnodes import frozen_nnodes
 from elastic_api.parse import parse_spec
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_worker.contract import MASTER_PORT
 from tests.api.jobs import make_template
 
@@ -44,9 +44,9 @@ def make_pod(
     port: int = MASTER_PORT,
 ) -> dict[str, Any]:
     spec = spec or make_spec()
-    create = CreatePod(role, index, node, True, incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership)
-    create = replace(create, own_class=own_class)
-    return build_pod(Owner(), spec, create, service_ip=service_ip, settings=settings or BuildSettings(), port=port)
+    slot = Slot(role, index, node, True)
+    new = NewPods((slot,), incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership, own_class=own_class)
+    return build_pod(Owner(), spec, new, slot, service_ip=service_ip, settings=settings or BuildSettings(), port=port)
 
 
 def make_main(container: dict[str, Any] | None = None, **how: Any) -> dict[str, Any]:

@@ -64,9 +64,15 @@ async def test_a_write_that_raises_returns_its_turn():
 
 async def test_a_decision_that_deletions_wait_for_goes_before_reports():
     queue, done = WriteQueue(1), []
-    names = {"a": Urgency.CHANGE, "b": Urgency.CHANGE, "c": Urgency.BEFORE_DELETE, "d": Urgency.DELETE}
+    names = {
+        "a": Urgency.CHANGE,
+        "b": Urgency.CHANGE,
+        "c": Urgency.BEFORE_DELETE,
+        "d": Urgency.DELETE,
+        "e": Urgency.RESERVE,
+    }
     await asyncio.gather(*(one(queue, name, done, urgency=urgency) for name, urgency in names.items()))
-    assert done == ["a", "d", "c", "b"]
+    assert done == ["a", "e", "d", "c", "b"]
 
 
 @pytest.mark.parametrize(

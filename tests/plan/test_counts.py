@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from elastic_api.status import MAX_LISTED_PODS
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.job.counts import with_created
 from tests.plan.jobs import BOTH, START, group, make_grant, make_job, make_pod, plan, started
 
 
 def creates(*indices):
-    return [CreatePod("worker", index, "n1", True, 1, (2, 4096)) for index in indices]
+    return NewPods(tuple(Slot("worker", index, "n1", True) for index in indices), 1, (2, 4096))
 
 
 def phases(status):

@@ -85,4 +85,4 @@ def test_the_pod_of_a_lost_node_is_replaced_while_a_release_is_deferred() -> Non
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-2"], create=["worker-1"])
     planned = plan(make_own(pods, status=started(3)), with_release_deferred(grant, 4))
     assert names(planned.deletes) == []
-    assert [(create.role, create.index) for create in planned.creates] == [("worker", 1)]
+    assert [(create.role, create.index) for create in planned.slots] == [("worker", 1)]

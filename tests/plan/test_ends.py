@@ -85,7 +85,7 @@ def test_a_deleted_master_does_not_succeed_by_exiting_zero():
 def test_a_worker_that_ended_well_is_not_replaced_nor_lost():
     pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0))
     planned = plan(make_job(pods, status=started()), make_grant(keep=["master-0"], create=["worker-1"]))
-    assert planned.creates == ()
+    assert planned.slots == ()
     assert (planned.status.restarts, planned.status.incarnation) == (0, 1)
     assert reasons(planned)["Ready"][1] in ("Running", "Rendezvousing")
 
@@ -197,7 +197,7 @@ def test_suspending_stops_every_pod_and_ends_the_incarnation():
 def test_a_resumed_job_starts_like_a_new_one():
     stopped = plan(make_job(spec=make_spec(suspend=True), status=started())).status
     planned = plan(make_job((), status=stopped), make_grant(create=["master-0", "worker-0"]))
-    assert [c.incarnation for c in planned.creates] == [2, 2]
+    assert (planned.creates.incarnation, len(planned.slots)) == (2, 2)
 
 
 def test_an_unreadable_spec_leaves_running_pods_alone_and_says_what_is_wrong():
@@ -351,7 +351,7 @@ def test_pods_of_an_older_template_are_replaced():
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
     assert planned.status.incarnation == 2
     assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
-    assert planned.creates == ()
+    assert planned.slots == ()
 
 
 def test_pods_that_note_no_template_stay():
@@ -365,9 +365,9 @@ def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
     job = make_job((make_pod("master-0"),), status=started(history=lost, pods=[gone]))
     grant = make_grant(keep=["master-0"], create=["worker-0"])
     planned = plan(job, grant)
-    assert planned.creates == ()
+    assert planned.slots == ()
     assert planned.requeue_at == START + 204
-    assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1
+    assert len(plan(replace(job, status=planned.status), grant, now=204).slots) == 1
 
 
 def starting(since=0.0, reason="ImagePullBackOff", *, on_its_way=False, progress=None, **fields):
@@ -416,7 +416,7 @@ def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edi
     job = make_job((), spec=make_spec(suspend=suspend), status=status, generation=2)
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
     assert planned.status.failed_size is None
-    assert len(planned.creates) == (0 if suspend else 2)
+    assert len(planned.slots) == (0 if suspend else 2)
     assert plan(replace(job, generation=1), make_grant()).status.failed_size == waits
 
 

@@ -47,8 +47,8 @@ def test_a_job_starts_once_there_is_room_for_its_smallest_size():
     master, first, *others = grant.assignment.create
     later = (master, first, *(replace(slot, ready=False) for slot in others))
     partly = replace(grant, assignment=replace(grant.assignment, create=later))
-    assert plan(job, partly).creates == ()
-    assert len(plan(job, grant).creates) == 4
+    assert plan(job, partly).slots == ()
+    assert len(plan(job, grant).slots) == 4
 
 
 def test_a_job_below_its_smallest_size_does_not_run():

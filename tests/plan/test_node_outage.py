@@ -82,7 +82,7 @@ def gone(obs: Observation) -> list[str]:
 
 def test_in_a_disruption_no_pod_is_given_up_and_the_job_says_so_once():
     planned = plan(on_nodes(kept()), BOTH, unready=UNREADY)
-    assert (planned.deletes, planned.creates, planned.status.incarnation) == ((), (), 1)
+    assert (planned.deletes, planned.slots, planned.status.incarnation) == ((), (), 1)
     assert [(event.reason, event.type) for event in planned.events] == [("NodesUnreachable", "Warning")]
     assert reasons(planned)["NodesUnreachable"] == ("True", "ManyAtOnce")
     assert "out-of-service" in planned.status.condition("NodesUnreachable").message

@@ -112,7 +112,7 @@ def test_a_job_without_a_spec_shrinks_as_others_do_and_makes_no_pods():
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-3"])
     done = settled(unread(pods), grant)
     assert names(done.deletes) == ["toy-worker-2", "toy-worker-1"]
-    assert (done.creates, done.write_status_first, done.route.address) == ((), True, "10.0.0.1")
+    assert (done.slots, done.write_status_first, done.route.address) == ((), True, "10.0.0.1")
     assert (done.status.target_replicas, done.status.replicas) == (3, 2)
     assert reasons(done)["Ready"] == ("False", "InvalidSpec")
 
@@ -134,7 +134,7 @@ def test_nothing_is_done_for_a_deleted_job_but_its_pods_are_evicted():
     assert settled(job).status is job.status
     assert settled(job).deletes == ()
     done = settled(job, grant)
-    assert (names(done.deletes), done.creates, done.status) == (["toy-worker-0"], (), job.status)
+    assert (names(done.deletes), done.slots, done.status) == (["toy-worker-0"], (), job.status)
 
 
 def test_remaining_pods_of_an_ended_job_are_evicted():
@@ -166,7 +166,7 @@ class TestAJobWhoseSpecIsNoUse:
         done = planned(
             self.job(why, group(2)), make_grant(keep=["master-0", "worker-0", "worker-1"], create=["worker-2"])
         )
-        assert done.creates == ()
+        assert done.slots == ()
         assert reasons(done)["FullSize"] == ("False", "InvalidSpec")
         ready = done.status.condition(ConditionType.READY)
         assert "it continues with 3 pods and gets no more" in ready.message

@@ -26,9 +26,10 @@ from tests.plan.jobs import (
 def test_a_new_job_gets_its_pods_once_its_whole_minimum_has_room():
     job = make_job((), status=make_status(target_replicas=0, replicas=0, start_time=None))
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
-    assert [(c.role, c.index, c.node, c.incarnation) for c in planned.creates] == [
-        ("master", 0, "n1", 1),
-        ("worker", 0, "n1", 1),
+    assert planned.creates.incarnation == 1
+    assert [(c.role, c.index, c.node) for c in planned.slots] == [
+        ("master", 0, "n1"),
+        ("worker", 0, "n1"),
     ]
     assert planned.status.target_replicas == 2
     assert planned.status.start_time == at(200)
@@ -36,18 +37,18 @@ def test_a_new_job_gets_its_pods_once_its_whole_minimum_has_room():
 
 def test_a_start_whose_room_is_not_free_yet_creates_nothing():
     job = make_job((), status=make_status(target_replicas=0, replicas=0))
-    assert plan(job, make_grant(create=["master-0", "worker-0"], ready=False)).creates == ()
+    assert plan(job, make_grant(create=["master-0", "worker-0"], ready=False)).slots == ()
 
 
 def test_a_start_waits_for_the_name_of_a_pod_that_still_terminates():
     old = replace(make_pod("master-0"), incarnation=0, deleting_since=START)
     job = make_job([old], status=make_status(replicas=0))
-    assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
+    assert plan(job, make_grant(create=["master-0", "worker-0"])).slots == ()
 
 
 def test_a_start_waits_for_a_master_name_that_belongs_to_somebody_else():
     job = make_job((), status=make_status(replicas=0), foreign_names=frozenset({"toy-master-0"}))
-    assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
+    assert plan(job, make_grant(create=["master-0", "worker-0"])).slots == ()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_complete_group_is_running():
     planned = plan(make_job(status=started()), BOTH)
     assert reasons(planned)["Ready"] == ("True", "Running")
     assert reasons(planned)["FullSize"] == ("True", "AtMaximum")
-    assert (planned.deletes, planned.creates, planned.write_status_first) == ((), (), False)
+    assert (planned.deletes, planned.slots, planned.write_status_first) == ((), (), False)
     assert planned.status.world_size == 2
     assert planned.route == Route("10.0.0.1", "n1")
 
@@ -100,7 +101,7 @@ def test_settling_again_on_its_own_status_changes_nothing():
 def test_growth_does_not_wait_for_being_written_down():
     planned = plan(make_job(status=started()), make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
     assert not planned.write_status_first
-    assert [c.index for c in planned.creates] == [1]
+    assert [c.index for c in planned.slots] == [1]
     assert (planned.status.target_replicas, planned.status.resizes) == (3, 1)
     assert (planned.status.history[0].from_, planned.status.history[0].to) == (2, 3)
 
@@ -108,7 +109,7 @@ def test_growth_does_not_wait_for_being_written_down():
 def test_a_new_pod_gets_the_limits_its_group_was_made_with():
     job = make_job(spec=make_spec(minReplicas=1), status=started())
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
-    assert planned.creates[0].nnodes == (2, 4096)
+    assert planned.creates.nnodes == (2, 4096)
 
 
 def test_a_shrink_takes_the_highest_worker_first_and_is_not_a_loss_afterwards():
@@ -209,7 +210,7 @@ def test_a_size_above_what_a_command_was_made_with_starts_a_new_incarnation():
     job = make_job(group(1, nnodes=(2, 2)), status=started())
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
     assert planned.status.incarnation == 2
-    assert planned.creates == ()
+    assert planned.slots == ()
 
 
 def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():

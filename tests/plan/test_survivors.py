@@ -6,6 +6,7 @@ import pytest
 
 from elastic_operator.plan.facts.job import MainContainer, TorchrunGroup
 from elastic_operator.plan.facts.node_outage import NodeOutage
+from elastic_operator.plan.job.observation import NodeState
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
 
@@ -53,17 +54,17 @@ def test_by_default_a_stalled_group_waits_only_until_the_node_is_given_up():
     )
     assert (before.survivors, min(before.requeue_at)) == (None, START + DUE - SURVIVOR_READ_SECONDS)
     assert begins.survivors.uids == LEFT
-    assert due.lost_nodes == {"n2"}
+    assert due.unready_nodes == {"n2": NodeState.LOST}
 
 
 @pytest.mark.parametrize("since", [139, None], ids=["for a second", "not yet"])
 def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     """A new leader, or a short nodeLossSeconds."""
     seen = see(job_of(asked=since), now=DUE, unready={"n2": 100})
-    assert (seen.lost_nodes, seen.survivors.uids) == (frozenset(), LEFT)
+    assert (seen.unready_nodes, seen.survivors.uids) == ({"n2": NodeState.UNDECIDED}, LEFT)
     asked = with_facts(seen.job, group=TorchrunGroup(START + DUE))
     late = see(asked, now=DUE + SURVIVOR_READ_SECONDS, unready={"n2": 100})
-    assert late.lost_nodes == {"n2"}
+    assert late.unready_nodes == {"n2": NodeState.LOST}
     assert see(asked, now=DUE + SURVIVOR_READ_SECONDS - 1, unready={"n2": 100}).requeue_at == (
         START + DUE + SURVIVOR_READ_SECONDS,
     )
@@ -87,7 +88,7 @@ def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():
 def test_no_log_is_asked_for_where_those_that_are_left_could_be_no_group(pods, fields):
     seen = see(job_of(pods, asked=None, **fields), now=DUE, unready={"n2": 100})
     assert seen.survivors is None
-    assert seen.lost_nodes == {"n2"}
+    assert seen.unready_nodes == {"n2": NodeState.LOST}
 
 
 def test_pods_that_do_not_run_leave_or_are_on_other_unready_nodes_are_not_in_the_group():
@@ -106,5 +107,5 @@ def test_the_pods_of_a_group_that_was_left_alone_are_a_job_like_any_other_afterw
     planned = after_loss(job_of(shown=LEFT))
     after = make_job(PODS[:3], status=planned.status)
     grown = plan(after, make_grant(keep=["master-0", "worker-0", "worker-1"], create=["worker-2"]), now=200)
-    assert [(create.index, create.incarnation) for create in grown.creates] == [(2, 1)]
+    assert ([slot.index for slot in grown.slots], grown.creates.incarnation) == ([2], 1)
     assert grown.deletes == ()

@@ -39,7 +39,7 @@ def test_a_lost_worker_is_replaced_and_counted_as_a_restart_not_a_failure():
     job = make_job(group(1), status=status)
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
     assert (planned.status.restarts, planned.status.failures) == (1, 0)
-    assert [c.index for c in planned.creates] == [1]
+    assert [c.index for c in planned.slots] == [1]
     assert planned.status.incarnation == 1
     assert [e.reason for e in planned.events] == ["PodLost"]
     assert "toy-worker-1" in planned.events[0].message
@@ -58,7 +58,7 @@ EVICTED = ended(make_pod("worker-1"), 137, disrupted="evicted by the kubelet")
 
 def test_the_successor_of_a_deleted_pod_does_not_wait_until_the_loss_is_written():
     planned = plan(make_job(group(1), status=of_three()), GETS_WORKER_1)
-    assert ([c.index for c in planned.creates], planned.status.restarts) == ([1], 1)
+    assert ([c.index for c in planned.slots], planned.status.restarts) == ([1], 1)
     assert not planned.write_status_first
 
 
@@ -90,7 +90,7 @@ def test_without_its_master_an_incarnation_is_over():
     planned = plan(make_job(pods, status=started(2)), make_grant(keep=[], create=["master-0", "worker-2"]))
     assert planned.status.incarnation == 2
     assert sorted(names(planned.deletes)) == ["toy-worker-0", "toy-worker-1"]
-    assert {c.incarnation for c in planned.creates} == {2}
+    assert planned.creates.incarnation == 2
     assert planned.write_status_first
     assert planned.status.failures == 0
 
@@ -188,10 +188,10 @@ def test_nothing_is_created_before_the_wait_is_over():
     status = make_status(incarnation=2, replicas=0, retry=Retry(reason="boom", not_before=at(210)))
     job = make_job((), status=status)
     grant = make_grant(create=["master-0", "worker-0"])
-    assert plan(job, grant, now=209).creates == ()
+    assert plan(job, grant, now=209).slots == ()
     assert plan(job, grant, now=209).requeue_at == START + 210
     assert reasons(plan(job, grant, now=209))["Ready"] == ("False", "Restarting")
-    assert len(plan(job, grant, now=210).creates) == 2
+    assert len(plan(job, grant, now=210).slots) == 2
 
 
 def test_while_its_pods_run_again_the_job_says_how_the_start_before_failed():
@@ -483,7 +483,7 @@ def test_a_job_that_lost_its_master_restarts_at_once_though_a_larger_size_waits(
     obs = see(make_job((), status=status), now=260)
     assert (obs.no_pods_before, obs.is_in_backoff) == (0.0, False)
     again = plan(make_job((), status=status), make_grant(create=["master-0", "worker-2", "worker-3"]), now=260)
-    assert [create.role for create in again.creates] == ["master", "worker", "worker"]
+    assert [create.role for create in again.slots] == ["master", "worker", "worker"]
 
 
 def test_a_job_whose_master_cannot_be_placed_waits_as_a_whole():

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.loop.batching import MAX_STORM_DELAY_SECONDS, STORM_FACTOR, STORM_SECONDS, Batching
+from elastic_operator.loop.batching import (
+    BACKED_UP_FACTOR,
+    BACKED_UP_SECONDS,
+    MAX_STORM_DELAY_SECONDS,
+    STORM_FACTOR,
+    STORM_SECONDS,
+    Batching,
+    longest_backed_up,
+)
 
 TOOK = 0.01
 
@@ -48,3 +56,8 @@ def test_one_pass_that_nothing_woke_ends_the_storm():
 @pytest.mark.parametrize("took", [0.2, 2.0])
 def test_long_passes_rest_no_longer_than_an_owner_can_wait(took):
     assert rests(calm(), passes=100, took=took)[-1] == MAX_STORM_DELAY_SECONDS
+
+
+@pytest.mark.parametrize(("took", "seconds"), [(TOOK, BACKED_UP_SECONDS), (2.0, 2.0 * BACKED_UP_FACTOR)])
+def test_the_longer_the_passes_the_longer_they_wait_for_queued_writes(took, seconds):
+    assert longest_backed_up(took) == seconds

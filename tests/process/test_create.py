@@ -22,7 +22,7 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.loop.writes import create
 from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator, gather_all
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from tests.plan.jobs import make_job
 
 SERVICE = objects.Service(
@@ -49,8 +49,9 @@ async def test_a_pod_that_may_exist_keeps_its_room(monkeypatch, error, may_exist
     monkeypatch.setattr(create.api_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     sent = set[str]()
+    slot = Slot("worker", 0, None, True)
     with pytest.raises(ClusterError):
-        await creator.create(make_job(), CreatePod("worker", 0, None, True, 1, (1, 2)), SERVICE, sent)
+        await creator.create(make_job(), NewPods((slot,), 1, (1, 2)), slot, SERVICE, sent)
     assert sent == ({"toy-worker-0"} if may_exist else set())
 
 
@@ -75,12 +76,12 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
     monkeypatch.setattr(create.api_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     job, sent = make_job(), set[str]()
-    creates = [CreatePod("worker", index, None, True, 1, (1, 200)) for index in range(100)]
-    tasks = [asyncio.ensure_future(creator.create(job, one, SERVICE, sent)) for one in creates]
+    new = NewPods(tuple(Slot("worker", index, None, True) for index in range(100)), 1, (1, 200))
+    tasks = [asyncio.ensure_future(creator.create(job, new, slot, SERVICE, sent)) for slot in new.slots]
     while not all(task.done() for task in tasks):
         turns += 1
         await asyncio.sleep(0)
-        if len(waiting) == MAX_PODS_AT_ONCE or len(built) == len(creates):
+        if len(waiting) == MAX_PODS_AT_ONCE or len(built) == len(tasks):
             for answer in waiting:
                 answer.set_result(None)
             waiting.clear()

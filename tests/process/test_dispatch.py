@@ -23,7 +23,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
+from elastic_operator.plan.facts.decisions import Event, NewPods, Plan, Route, Slot
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
@@ -121,7 +121,7 @@ async def test_rejected_pods_clear_their_error_once_the_status_has_it():
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
     job, executor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
-    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    creates = NewPods(tuple(Slot(role, 0, "n1", True) for role in ("master", "worker")), 1, (1, 2))
     dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
     await executor.begun.wait()
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0", "toy-worker-0"]
@@ -135,12 +135,12 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
 async def test_the_end_of_a_deleted_jobs_plan_leaves_the_pods_of_its_successor_alone(name: str) -> None:
     """The job was deleted and created again under its name. Its successor's pod of that name is still under way."""
     executor, job, ledger = Stopped(), make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
-    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    creates = NewPods(tuple(Slot(role, 0, "n1", True) for role in ("master", "worker")), 1, (1, 2))
     dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
     await executor.begun.wait()
     successor = Owner(job.namespace, job.name, "uid-of-the-successor")
-    for create in creates:
-        ledger.assumed.add(successor, create, PodShape(requests={}))
+    for slot in creates.slots:
+        ledger.assumed.add(successor, slot, PodShape(requests={}))
     await dispatcher.stop()
     await asyncio.sleep(0)  # the end of a task is told a turn later
     assert [one.until for one in ledger.assumed.of_job(successor.uid) if one.name == name] == [inf]
@@ -157,7 +157,7 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
         raise ZeroDivisionError
 
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", True, 1, (1,)),))
+    plan = Plan(status=job.status, creates=NewPods((Slot("master", 0, "n1", True),), 1, (1, 1)))
     with pytest.raises(ZeroDivisionError):
         dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, begin_gate=broken)
     assert not ledger.assumed.of_job(job.uid)
@@ -180,7 +180,7 @@ async def test_no_pod_is_counted_if_the_shape_of_another_raises_an_error() -> No
     await asyncio.sleep(0)
     dispatcher.shapes = OnlyMasters()
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    creates = NewPods(tuple(Slot(role, 0, "n1", True) for role in ("master", "worker")), 1, (1, 2))
     with pytest.raises(ZeroDivisionError):
         dispatcher.start(
             objects.CustomObject(metadata=meta, status=objects.EMPTY), job, Plan(status=job.status, creates=creates)

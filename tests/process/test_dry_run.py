@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable, api_error
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.dry_run import DryRunner, DryRunQuestion, summed_pod
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template
 from tests.plan.jobs import make_job, make_spec
@@ -60,9 +61,10 @@ def pod_of(gpus: int) -> objects.Pod:
     )
 
 
-def creates(count: int) -> tuple[CreatePod, ...]:
+def creates(count: int) -> NewPods:
     """A master and workers."""
-    return tuple(CreatePod("worker" if i else "master", max(0, i - 1), None, True, 1, (1, 8)) for i in range(count))
+    slots = (Slot("worker" if i else "master", max(0, i - 1), None, True) for i in range(count))
+    return NewPods(tuple(slots), 1, (1, 8))
 
 
 async def ask(server: Server, question: DryRunQuestion) -> None:
@@ -83,7 +85,7 @@ async def test_a_quota_that_takes_each_but_not_all_refuses_them():
 
 
 async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
-    other = (job_of(1), ("master", "worker"))
+    other = (job_of(1), Counter(["master", "worker"]))
     await ask(Server(5, 8), DryRunQuestion(job_of(1), creates(1), besides=(other,)))
     with pytest.raises(PodRefused, match="exceeded quota"):
         await ask(Server(6, 8), DryRunQuestion(job_of(1), creates(1), besides=(other,)))

@@ -14,6 +14,7 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import Answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
@@ -57,7 +58,9 @@ class Life:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
         inputs = make_inputs([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
-        self.planner.decided = PassDecisions(ResolvedPolicies(), self._obs, inputs, allocate(inputs), True, 0.0, None)
+        self.planner.decided = PassDecisions(
+            ResolvedPolicies(Teams()), self._obs, inputs, allocate(inputs), True, 0.0, None
+        )
         self.forecasts.note_allocation()
 
     def answers(self, namespace: str) -> int:

@@ -67,7 +67,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
     pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     made = nominator_of(session, pods, metrics, told)
     expired: list[Any] = [SimpleNamespace(pod=waiting, reservation=reservation_of(waiting))] if conditions else []
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired)
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired=expired)
     return made, metrics, told
 
 
@@ -140,7 +140,7 @@ async def test_a_prolonged_reservation_that_moves_to_another_node_has_not_run_ou
     assert world.look(gang.NOW).reserved == "n2"
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
-    made.plan([Nomination("u", "team", "p", "n1", reserved="n2")], world.foreign_pods.expired)
+    made.plan([Nomination("u", "team", "p", "n1", reserved="n2")], expired=world.foreign_pods.expired)
     await settled(made)
     assert reasons(told) == ["QuotaReclaimed"]
     assert (reserved_by(session).node, reserved_by(session).avoid) == ("n1", {})
@@ -154,10 +154,41 @@ async def test_the_end_of_a_place_that_was_moved_within_its_gang_is_that_of_its_
     assert world.kept(late)["g2"] == ""
     session, told = Answers(pod_dict("g2", namespace="team", uid="uid-g2", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, late)
-    made.plan([], [waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
+    made.plan([], expired=[waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
     await settled(made)
     assert [event.message.split(" before")[0] for event in told] == ["kube-scheduler did not bind the pod to n1"]
     assert reserved_by(session).avoid.keys() == {"n1"}
+
+
+async def test_a_nomination_is_not_renewed_for_a_node_that_the_pod_is_about_to_leave() -> None:
+    """Another pod has taken n2. A renewal under way would keep the pod from being nominated for n1 (45)."""
+    world = World()
+    world.pod(nominated="", reservation=Reservation("n2", gang.NOW, gang.NOW + 30))
+    assert world.look(gang.NOW).reserved == "n2"
+    session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
+    made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
+    nomination = Nomination("u", "team", "p", "n1", evicts_from={"victim": "a/victim"}, reserved="n2")
+    made.plan([nomination], renewable=world.foreign_pods.renewable)
+    assert await may_go(made)
+    assert reserved_by(session).node == "n1"
+
+
+async def test_all_pods_of_a_gang_are_nominated_before_a_node_is_cleared_for_one_of_them() -> None:
+    """Else kube-scheduler binds a pod without a node to that node, and another node must be cleared (167)."""
+    session, pods = Answers(pod_dict("p0", phase="Pending", gpus=1, rv=2)), Store[Any]()
+    for number in range(4):
+        pods.observe(pod(f"p{number}", phase="Pending", gpus=1))
+    made = nominator_of(session, pods, Metrics(), [])
+    gangs = ("x/gang", "x/gang", "x/other", "")
+    made.plan(
+        [
+            Nomination(f"uid-p{number}", "a", f"p{number}", f"n{number}", evicts_from={f"v{number}": ""}, gang=gang)
+            for number, gang in enumerate(gangs)
+        ]
+    )
+    assert made.begin_for("v0") is not None
+    await settled(made)
+    assert session.writes == [f"/api/v1/namespaces/a/pods/p{number}/status" for number in (0, 1)]
 
 
 async def settled(made: Nominator) -> None:

@@ -17,6 +17,7 @@ from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.upkeep import upkeep
@@ -68,7 +69,7 @@ class World:
         """A pass that saw one policy of these namespaces, and so many GPUs held by plain pods."""
         for name in {*self.plain, *held}:
             self.hold(name, held.get(name, 0))
-        resolved = ResolvedPolicies((make_team("team", 8),), dict.fromkeys(covered, "team"))
+        resolved = ResolvedPolicies(Teams((make_team("team", 8),), dict.fromkeys(covered, "team")))
         self.last_pass = SimpleNamespace(policies=resolved, inputs=make_inputs([make_node()], []))
         self.repeat_pass()
 

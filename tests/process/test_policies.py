@@ -11,6 +11,7 @@ import pytest
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.policies.resolve import Policy, ResolvedPolicies
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import policies
@@ -26,7 +27,7 @@ def read(*bodies: objects.CustomObject) -> tuple[policies.Policies, list[str]]:
     known: Store[objects.CustomObject] = Store()
     for body in bodies:
         known.observe(body)
-    return policies.Policies(known, Store(), flavors=("default",), quarantine=Quarantine(counted.append)), counted
+    return policies.Policies(known, Store(), AllocationSettings(), Quarantine(counted.append)), counted
 
 
 def problems(found: ResolvedPolicies) -> list[str]:
@@ -41,6 +42,13 @@ def raises_at_two(some: tuple[Policy, ...], *more: Any, **settings: Any) -> Any:
     return real(some, *more, **settings)
 
 
+def raises_at_b(some: tuple[Policy, ...], *more: Any) -> Any:
+    """Stands in for `resolve`, with an error at any spec of the policy b."""
+    if any(one.name == "b" and one.spec is not None for one in some):
+        raise KeyError("made up")
+    return real(some, *more)
+
+
 real = policies.resolve
 
 
@@ -52,7 +60,26 @@ def test_policies_that_raise_only_together_leave_all_teams_as_they_are(caplog: p
         assert reader.refresh() is before
         assert reader.refresh() is before
     assert counted == ["policy"]
+    assert [known.name for known in reader.made.policies] == ["a"]
     assert "no single policy is to blame" in caplog.text
+
+
+def test_a_policy_that_raises_at_its_good_spec_is_tried_again_only_after_its_quarantine() -> None:
+    reader, counted = read(policy("a"), policy("b"))
+    reader.refresh()
+    reader._policies.observe(policy("c"))
+    with patch.object(policies, "resolve", raises_at_b):
+        for _ in range(3):
+            assert reader.refresh().teams.covered == {"a": "a", "c": "c"}
+    assert counted == ["policy"]
+
+
+def test_a_policy_that_was_new_beside_a_faulty_one_counts_by_its_last_good_spec() -> None:
+    reader, _ = read(policy("a"), policy("b"))
+    with patch.object(policies, "resolve", raises_at_b):
+        reader.refresh()
+        reader._policies.observe(policy("a", 2, namespaces=7))
+        assert reader.refresh().teams.covered == {"a": "a"}
 
 
 def test_a_new_leader_grants_nothing_by_policies_that_it_never_could_read_together() -> None:
@@ -67,16 +94,16 @@ def test_an_unreadable_policy_counts_by_its_last_readable_spec_and_says_so() -> 
     for generation in (2, 3):
         reader._policies.observe(policy("a", generation, namespaces=7))
         found = reader.refresh()
-        assert (found.teams, found.team_of) == (before.teams, {"a": "a"})
+        assert (found.teams, found.teams.covered) == (before.teams, {"a": "a"})
         (problem,) = problems(found)
         assert problem.startswith("InvalidSpec: spec.namespaces: 7: must be a list")
         assert problem.endswith(". Until then its last readable spec counts.")
     reader._policies.observe(policy("a", 4, namespaces=["b"]))
-    assert (reader.refresh().team_of, problems(reader.resolved)) == ({"b": "a"}, [])
+    assert (reader.refresh().teams.covered, problems(reader.made.resolved)) == ({"b": "a"}, [])
 
 
 def test_a_new_leader_knows_no_earlier_spec_of_an_unreadable_policy() -> None:
     reader, _ = read(policy("a", namespaces=7))
-    assert reader.refresh().team_of == {}
-    (problem,) = problems(reader.resolved)
+    assert reader.refresh().teams.covered == {}
+    (problem,) = problems(reader.made.resolved)
     assert problem.endswith("Until then its namespaces are without a policy.")

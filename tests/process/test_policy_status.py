@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.quarantine import Quarantine
@@ -52,7 +53,7 @@ class World:
         """One pass in which team a's job has so many pods."""
         resolved = self.policies.refresh()
         job = make_job("j", pods, team="a", on=on("n1", pods))
-        inputs = make_inputs([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
+        inputs = replace(make_inputs([make_node("n1", 8)], [job]), teams=resolved.teams)
         self.planner.decided = PassDecisions(resolved, {}, inputs, allocate(inputs), True, inf, None)
         self.statuses.pass_ended(self.planner.decided)
 
@@ -76,7 +77,7 @@ async def here(api: FakeApi, session: Session) -> AsyncIterator[World]:
     planner = Planner()
     statuses = PolicyStatuses(session, store, planner, now=lambda: NOW)
     async with running(statuses.run()) as task:
-        policies = Policies(store, Store(), flavors=["default"], quarantine=Quarantine())
+        policies = Policies(store, Store(), AllocationSettings(), Quarantine())
         yield World(api, store, statuses, planner, policies)
         assert not task.done()
 

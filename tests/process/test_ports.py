@@ -14,7 +14,7 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.reclaim.dry_run import DryRunner, DryRunQuestion
 from elastic_operator.loop.writes.create import Creator
 from elastic_operator.loop.writes.master import Masters, changed_route
-from elastic_operator.plan.facts.decisions import CreatePod, Route
+from elastic_operator.plan.facts.decisions import NewPods, Route, Slot
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
@@ -25,7 +25,8 @@ from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, pl
 ON_NODE = {"spec": {**TEMPLATE["spec"], "hostNetwork": True}}
 GPU = "nvidia.com/gpu"
 MODES = [{"mode": "Elastic"}, {"mode": "Torchrun"}]
-CREATES = tuple(CreatePod(role, 0, None, True, 1, (2, 4), 1, '{"wish":1}') for role in ("master", "worker"))
+SLOTS = tuple(Slot(role, 0, None, True) for role in ("master", "worker"))
+NEW = NewPods(SLOTS, 1, (2, 4), 1, '{"wish":1}')
 BUILD = BuildSettings(worker_image="registry.example/worker:1")
 
 
@@ -41,7 +42,7 @@ def service_of(job, port):
 async def carry_out(job, session, api):
     """Both pods, the Service and the slice that were made for the job."""
     stores = Stores(*(Store() for _ in range(8)))
-    await Creator(session, stores, BUILD).create_all(job, CREATES, set())
+    await Creator(session, stores, BUILD).create_all(job, NEW, set())
     await Masters(session, stores).write_endpoint_slice(job, Route("10.1.0.5", "n1"))
     folder = "/api/v1/namespaces/a"
     found = [api.find(f"{folder}/pods/toy-{role}-0") for role in ("master", "worker")]
@@ -51,7 +52,7 @@ async def carry_out(job, session, api):
 
 async def test_a_slice_with_the_masters_address_on_another_node_leads_wrong(session):
     job, stores = on_node({"mode": "Elastic"}), Stores(*(Store() for _ in range(8)))
-    await Creator(session, stores, BUILD).create_all(job, CREATES, set())
+    await Creator(session, stores, BUILD).create_all(job, NEW, set())
     await Masters(session, stores).write_endpoint_slice(job, Route("10.1.0.5", "n1"))
     assert changed_route(stores, job, Route("10.1.0.5", "n1")) is None
     moved = Route("10.1.0.5", "n2")
@@ -101,7 +102,7 @@ async def test_a_dry_run_asks_for_the_ports_that_the_created_pods_declare(runtim
     if began != "now":
         service = api.put("/api/v1/namespaces/a/services/toy-master", service_of(job, 29400))
         stores.services.observe(objects.decode(service, objects.Service))
-    await DryRunner(session, stores, BUILD).ask(DryRunQuestion(job, CREATES))
+    await DryRunner(session, stores, BUILD).ask(DryRunQuestion(job, NEW))
     asked = {tuple(declared(pod)) for _, _, query, pod in api.seen if "dryRun" in query}
     master, worker, *_ = await carry_out(job, session, api)
     assert asked == {tuple(declared(pod)) for pod in (master, worker)}

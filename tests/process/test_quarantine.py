@@ -32,9 +32,9 @@ def raised(found: Quarantine, times: int, clock: SimpleNamespace, **more: FaultS
     """How long the object is left out each time, where it raises at each try."""
     waits = []
     for _ in range(times):
-        fault = found.quarantine("job", "uid", "a/b", KeyError("claimName"), version=1, **more)
-        waits.append(fault.again_at_monotonic - clock.passed)
-        clock.passed = fault.again_at_monotonic
+        found.quarantine("job", "uid", "a/b", KeyError("claimName"), version=1, **more)
+        waits.append(found.next_end_monotonic() - clock.passed)
+        clock.passed = found.next_end_monotonic()
     return waits
 
 
@@ -56,17 +56,18 @@ def test_the_shortest_wait_comes_first_again_after_a_success_a_long_quiet_or_an_
     raised(found, 5, clock)
     clock.passed += KEPT_SECONDS + 1
     assert raised(found, 1, clock) == [1]
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=2).again_at_monotonic - clock.passed == 1
+    found.quarantine("job", "uid", "a/b", KeyError(), version=2)
+    assert found.next_end_monotonic() - clock.passed == 1
 
 
 def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     found = Quarantine()
     found.quarantine("job", "uid", "a/b", KeyError(), version=1)
     of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, stage=FaultStage.GRANT)
-    assert not of_a_plan_under_way.status_failed
     assert not found.may_preempt("uid", 1)
-    of_a_plan_under_way.is_reported = True
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, stage=FaultStage.GRANT).status_failed
+    assert found.begin_status("uid", 1)
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, stage=FaultStage.GRANT) is of_a_plan_under_way
+    assert not found.begin_status("uid", 1)
 
 
 def test_an_edit_has_it_tried_again_at_once():

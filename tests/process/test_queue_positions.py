@@ -18,6 +18,7 @@ from elastic_operator.loop.forecast.queue_positions import (
 )
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
@@ -53,7 +54,7 @@ class Life:
         inputs = make_inputs([make_node("n1", GPUS)], jobs)
         obs = {"runs": _ending(left, NOW + self.passed)} if left is not None else {}
         now = NOW + self.passed
-        decisions = PassDecisions(ResolvedPolicies(), obs, inputs, allocate(inputs), True, 0.0, None)
+        decisions = PassDecisions(ResolvedPolicies(Teams()), obs, inputs, allocate(inputs), True, 0.0, None)
         if (steps := self.positions.refresh(decisions, now)) is not None:
             self.positions.note_estimates(result_of(steps))
         return self.positions.take_due(now)

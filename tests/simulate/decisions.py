@@ -23,7 +23,7 @@ def order_says_nothing(inputs: AllocationInputs, rng: Random) -> None:
         inputs,
         nodes=mixed(inputs.nodes),
         jobs=mixed(inputs.jobs),
-        teams=mixed(inputs.teams),
+        teams=replace(inputs.teams, listed=mixed(inputs.teams.listed)),
         foreign_pods=mixed(inputs.foreign_pods),
     )
     first, second = allocating.allocate(inputs), allocating.allocate(again)

@@ -73,8 +73,12 @@ def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
     return _with_inputs(lambda inputs: replace(inputs, jobs=tuple(map(lie, inputs.jobs))))
 
 
+def _with_teams(inputs: AllocationInputs, listed: Iterable[Team]) -> AllocationInputs:
+    return replace(inputs, teams=replace(inputs.teams, listed=tuple(listed)))
+
+
 def _teams(lie: Callable[[Team], Team]) -> Mutant:
-    return _with_inputs(lambda inputs: replace(inputs, teams=tuple(map(lie, inputs.teams))))
+    return _with_inputs(lambda inputs: _with_teams(inputs, map(lie, inputs.teams.listed)))
 
 
 def _requests(lie: Callable[[ForeignPod], ForeignPod]) -> Mutant:
@@ -83,13 +87,13 @@ def _requests(lie: Callable[[ForeignPod], ForeignPod]) -> Mutant:
 
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
     def changed(inputs: AllocationInputs) -> AllocationInputs:
-        above = {team.parent for team in inputs.teams}
-        wanted = {t.name for t in inputs.teams if (parents if t.name in above else others)}
+        above = {team.parent for team in inputs.teams.listed}
+        wanted = {t.name for t in inputs.teams.listed if (parents if t.name in above else others)}
         teams = (
             replace(t, quotas={name: lie(q) for name, q in t.quotas.items()}) if t.name in wanted else t
-            for t in inputs.teams
+            for t in inputs.teams.listed
         )
-        return replace(inputs, teams=tuple(teams))
+        return _with_teams(inputs, teams)
 
     return _with_inputs(changed)
 
@@ -99,7 +103,7 @@ def _without_guarantee(quota: Quota) -> Quota:
 
 
 def _without_the_default_policy(inputs: AllocationInputs) -> AllocationInputs:
-    return replace(inputs, teams=tuple(team for team in inputs.teams if team.has_policy))
+    return _with_teams(inputs, (team for team in inputs.teams.listed if team.has_policy))
 
 
 def _as_old_as_they_come(inputs: AllocationInputs) -> AllocationInputs:
@@ -238,7 +242,7 @@ GUARDS: Mapping[str, Mutant] = {
     "an error at one object is everybody's": _instead((Quarantine, "quarantine", _raises)),
     "an error at one node or waiting pod is everybody's": _instead((Quarantine, "attempt", _unguarded)),
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
-    "who is quarantined is never tried again": _instead((Quarantine, "fault", _never_over)),
+    "who is quarantined is never tried again": _instead((Quarantine, "_left_out", _never_over)),
     "a job that is quarantined keeps its GPUs from all others": _instead(
         (demands, "demand_in_quarantine", _nothing_is_done)
     ),

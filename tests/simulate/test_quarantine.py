@@ -144,7 +144,11 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
         return work(found, *arguments, **more)
 
     def guaranteed(world: World) -> list[int]:
-        return [team.quotas["a"].guaranteed for team in world.operator.controller.view.policies.teams]
+        return [
+            team.quotas["a"].guaranteed
+            for team in world.operator.controller.view.policies.teams.listed
+            if team.has_policy
+        ]
 
     async def scenario(world: World) -> None:
         world.add_node(4, "a")

@@ -34,7 +34,7 @@ class Replays:
         decisions = self._decide(planner, world, reclaim)
         if not isinstance(world, StoreView):
             return decisions
-        recorded = snapshot_of(world, reclaim, *world.reader.policies.sources())
+        recorded = snapshot_of(world, reclaim, world.reader.policies.made)
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         outcome = decide(read)
@@ -57,7 +57,7 @@ class Replays:
             # A deadline whose start is not written yet counts from the first look, which may be earlier.
             assert plan.requeue_at <= replayed.requeue_at
             self.deletes += len(plan.deletes)
-            self.creates += len(plan.creates)
+            self.creates += len(plan.slots)
         return plan
 
 

@@ -1,5 +1,6 @@
 """Two nodes of a real Slurm: the commands of docs/slurm.md and examples/slurm/README.md, and nodes that are lost."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +17,8 @@ REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = REPOSITORY / "tests" / "worker" / "job"
 ENDS = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
 SECONDS = 420
+STEPS_PER_EPOCH = 4096 // 256
+"""Of examples/library/train.py."""
 
 
 class Site:
@@ -43,6 +46,11 @@ class Site:
         """Until that stands in the output, beyond so many characters; gives where it ends."""
         found = self.wait(pattern, lambda: re.search(pattern, self.output(job)[after:], re.MULTILINE))
         return after + found.end()
+
+    def saved_epochs(self):
+        """Epochs in the newest durable checkpoint; 0 without one. Saves are written beside the training."""
+        latest = self.folder / "checkpoints" / "latest"
+        return json.loads(latest.read_text())["step"] // STEPS_PER_EPOCH if latest.exists() else 0
 
     def state(self, job):
         """As Slurm has it."""
@@ -113,6 +121,7 @@ def test_what_the_page_shows_happens(site):
     assert done == list(range(len(done))), "no epoch is done again"
     # Slurm starts it again, on as many nodes as it was submitted for, when there are enough.
     site.slurm.wait("node2 is back", lambda: site.slurm.states().get("node2") == "idle")
+    site.wait("the last of these epochs is saved", lambda: site.saved_epochs() >= len(done))
     site.sh(again)
     at = site.wait_said(job, r"^epoch \d+ on 2 processes", after=at)
     assert epochs(site.output(job)[:at])[-1][0] >= done[-1], "it goes on from its checkpoints"

@@ -12,6 +12,7 @@ from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.planner import Planner
+from elastic_operator.read.policies import Made
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.cluster_snapshot import LEFT_OUT, snapshot_of
 from elastic_operator.tools.decisions import decide
@@ -41,7 +42,7 @@ class Limited(Unlimited):
 
 def recorded(world: World, reclaim=None):
     """The world as recorded, after it was in a file."""
-    taken = snapshot_of(world.stored, reclaim or Unlimited(), *world.stored.reader.policies.sources())
+    taken = snapshot_of(world.stored, reclaim or Unlimited(), world.stored.reader.policies.made)
     return snapshot_file.decode(json.loads(snapshot_file.encode(taken)), source="f")
 
 
@@ -54,7 +55,7 @@ def test_what_users_write_into_their_pods_is_left_out():
     template["metadata"] = {"annotations": {"token": SECRET}}
     world.job("first", 3, STATUSES[2], "", template=template, worker={"template": template})
     world.look()
-    taken = snapshot_of(world.stored, Unlimited(), *world.stored.reader.policies.sources())
+    taken = snapshot_of(world.stored, Unlimited(), world.stored.reader.policies.made)
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.spec.template_of("worker") == {
@@ -71,7 +72,7 @@ def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept(
     failed = ended(worker, 1)
     pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
     world = SnapshotView(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
-    taken = snapshot_of(world, Unlimited(), (), ())
+    taken = snapshot_of(world, Unlimited(), Made((), (), world.policies))
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.pods[1].main.last_output.lines == (LEFT_OUT, LEFT_OUT)

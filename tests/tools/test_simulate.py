@@ -67,7 +67,7 @@ def seen(snapshot):
 def changed_teams(desk, snapshot, *manifests, delete=()):
     """Teams and namespaces after the changes."""
     after = after_changes(snapshot, desk.manifests(*manifests) if manifests else None, delete=delete)
-    return {team.name: team for team in after.teams}, dict(after.team_of)
+    return {team.name: team for team in after.teams.listed}, dict(after.teams.covered)
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -281,21 +281,21 @@ def test_a_guarantee_that_is_given_moves_gpus_from_who_has_none_to_who_has_it(de
 
 def test_a_policy_that_is_added_leaves_the_others_as_they_are(desk):
     before = seen(shared())
-    teams, team_of = changed_teams(desk, shared(), policy("nobody"))
-    assert {name: team for name, team in teams.items() if name != "nobody"} == {t.name: t for t in before.teams}
-    assert team_of == before.team_of
+    teams, covered = changed_teams(desk, shared(), policy("nobody"))
+    assert {name: team for name, team in teams.items() if name != "nobody"} == {t.name: t for t in before.teams.listed}
+    assert covered == before.teams.covered
 
 
 def test_a_policy_that_is_applied_again_is_replaced_and_keeps_its_age(desk):
     manifest = policy("speech", "team-b", "team-c", flavors=[{"name": "default", "guaranteed": 3}])
-    teams, team_of = changed_teams(desk, shared(), manifest)
+    teams, covered = changed_teams(desk, shared(), manifest)
     assert teams["speech"] == Team("speech", created=3.0, quotas={"default": Quota(guaranteed=3)})
-    assert team_of == {"team-a": "vision", "team-b": "speech", "team-c": "speech"}
+    assert covered == {"team-a": "vision", "team-b": "speech", "team-c": "speech"}
 
 
 def test_a_policy_that_is_deleted_leaves_its_namespaces_without_one(desk):
-    teams, team_of = changed_teams(desk, shared(), delete=["policy/vision"])
-    assert (sorted(teams), team_of) == (["research", "speech"], {"team-b": "speech"})
+    teams, covered = changed_teams(desk, shared(), delete=["policy/vision"])
+    assert (sorted(teams), covered) == (["research", "speech"], {"team-b": "speech"})
 
 
 def test_the_team_of_the_namespaces_without_a_policy_stays(desk):

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.write_queue import Urgency
 from elastic_operator.loop import controller, reconciler
 from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.allocation.allocate import Allocator
@@ -117,9 +118,9 @@ def test_only_the_status_that_a_deletion_waits_for_goes_before_other_changes() -
     """Jobs that released pods a little later than others waited behind the reports of these (147)."""
     said, patch_object = list[tuple[str, bool]](), Session.patch
 
-    async def noted(self: Session, path: str, body: Any, *, before_delete: bool = False, **more: Any) -> Any:
-        said.append((path.rpartition("/")[0].rpartition("/")[2], before_delete))
-        return await patch_object(self, path, body, before_delete=before_delete, **more)
+    async def noted(self: Session, path: str, body: Any, *, urgency: Urgency = Urgency.CHANGE, **more: Any) -> Any:
+        said.append((path.rpartition("/")[0].rpartition("/")[2], urgency is Urgency.BEFORE_DELETE))
+        return await patch_object(self, path, body, urgency=urgency, **more)
 
     scenario = (
         Step("a job runs", (nodes(1, 8), replica(), job("toy", big=2)), (settled("toy", 2),), hold_seconds=5),

@@ -59,7 +59,6 @@ NOT_LISTED = {
     ("read/foreign/foreign_pods.py", "renewable"): "a value of one pass",
     ("read/foreign/whole_gangs.py", "_in_this_pass"): "a value of one pass",
     ("read/pod_priority.py", "_ours"): "a setting",
-    ("read/policies.py", "_flavors"): "a setting",
 }
 """The exceptions that the page names at its beginning, by module and attribute."""
 

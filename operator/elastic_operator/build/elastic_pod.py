@@ -26,7 +26,7 @@ from elastic_operator.build.torchrun_environment import (
     merge_env,
     of_any_mode,
 )
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, MEMBERSHIP_FILE, MEMBERSHIP_FOLDER, ROLE_MASTER
 
@@ -41,14 +41,15 @@ def make_elastic(
     main: dict[str, Any],
     job: Owner,
     spec: JobSpec,
-    create: CreatePod,
+    new: NewPods,
+    slot: Slot,
     *,
     service_ip: str,
     port: int,
     settings: BuildSettings,
 ) -> None:
-    """Turn the spec `pod`, whose main container is `main`, into that of the pod `create` of an Elastic job."""
-    ours = environment(job, spec, create, service_ip=service_ip, port=port, settings=settings)
+    """Turn the spec `pod`, whose main container is `main`, into that of an Elastic job's pod for that slot."""
+    ours = environment(job, spec, new, slot, service_ip=service_ip, port=port, settings=settings)
     if (main.get("securityContext") or {}).get("readOnlyRootFilesystem"):
         _mount(pod, main, SCRATCH_VOLUME, SCRATCH_FOLDER, {"emptyDir": {}}, read_only=False)
         ours += [{"name": name, "value": SCRATCH_FOLDER} for name in SCRATCH_VARIABLES]
@@ -56,7 +57,7 @@ def make_elastic(
         _mount(pod, main, RUNTIME_VOLUME, INJECT_FOLDER, {"emptyDir": {"sizeLimit": RUNTIME_SIZE}})
         pod["initContainers"] = [injector(settings.worker_image), *(pod.get("initContainers") or [])]
         _add_pull_secrets(pod, settings.worker_pull_secrets)
-    if create.role == ROLE_MASTER:
+    if slot.role == ROLE_MASTER:
         membership = from_field(f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']")
         source = {"downwardAPI": {"items": [{"path": MEMBERSHIP_FILE, **membership}]}}
         _mount(pod, main, MEMBERSHIP_VOLUME, MEMBERSHIP_FOLDER, source)
@@ -73,22 +74,20 @@ def _add_pull_secrets(pod: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def environment(
-    job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int, settings: BuildSettings
+    job: Owner, spec: JobSpec, new: NewPods, slot: Slot, *, service_ip: str, port: int, settings: BuildSettings
 ) -> list[dict[str, Any]]:
     """The variables for the pod's main container, as a container's `env`."""
     values = {
-        **_rendezvous(job, spec, create, service_ip=service_ip, port=port),
-        **of_any_mode(job, create),
-        contract.ENV_POD_NAME: create.pod_name(job.name),
-        contract.ENV_MASTER_EPOCH: create.master_epoch,
-        **_orders(spec, nproc=nproc_of(spec, create.role, settings.gpu_resources)),
-        contract.ENV_STATUS_PORT: status_port(port, create.role),
+        **_rendezvous(job, spec, new, service_ip=service_ip, port=port),
+        **of_any_mode(job, new, slot),
+        contract.ENV_POD_NAME: slot.pod_name(job.name),
+        contract.ENV_MASTER_EPOCH: new.master_epoch,
+        **_orders(spec, nproc=nproc_of(spec, slot.role, settings.gpu_resources)),
+        contract.ENV_STATUS_PORT: status_port(port, slot.role),
     }
-    if create.role == ROLE_MASTER:
+    if slot.role == ROLE_MASTER:
         values[contract.ENV_MEMBERSHIP_FILE] = f"{MEMBERSHIP_FOLDER}/{MEMBERSHIP_FILE}"
-    token = {
-        "secretKeyRef": {"name": secret_name(job.name, job.uid, old=create.old_secret), "key": contract.SECRET_KEY}
-    }
+    token = {"secretKeyRef": {"name": secret_name(job.name, job.uid, old=new.old_secret), "key": contract.SECRET_KEY}}
     return as_env(
         values,
         {"name": contract.ENV_POD_UID, "valueFrom": from_field("metadata.uid")},
@@ -110,20 +109,20 @@ def build_secret(job: Owner, *, token: str, old: bool) -> dict[str, Any]:
     }
 
 
-def own_annotations(job: Owner, create: CreatePod) -> dict[str, str]:
+def own_annotations(job: Owner, new: NewPods, slot: Slot) -> dict[str, str]:
     """The annotations that the pod has beside those of every pod."""
-    ours = {contract.ANNOTATION_SECRET: secret_name(job.name, job.uid, old=create.old_secret)}
-    if create.role == ROLE_MASTER:
-        ours[contract.ANNOTATION_MASTER_EPOCH] = str(create.master_epoch)
-        ours[contract.ANNOTATION_MEMBERSHIP] = create.membership
+    ours = {contract.ANNOTATION_SECRET: secret_name(job.name, job.uid, old=new.old_secret)}
+    if slot.role == ROLE_MASTER:
+        ours[contract.ANNOTATION_MASTER_EPOCH] = str(new.master_epoch)
+        ours[contract.ANNOTATION_MEMBERSHIP] = new.membership
     return ours
 
 
-def _rendezvous(job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int) -> dict[str, object]:
+def _rendezvous(job: Owner, spec: JobSpec, new: NewPods, *, service_ip: str, port: int) -> dict[str, object]:
     """Variables for a launch script. They end up as flags of our own torchrun, which takes only the script from
     them.
     """
-    fewest, most = create.nnodes
+    fewest, most = new.nnodes
     return {
         contract.ENV_MASTER_ADDR: service_ip,
         contract.ENV_MASTER_PORT: port,
@@ -131,7 +130,7 @@ def _rendezvous(job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str
         contract.ENV_NNODES: f"{fewest}:{most}",
         contract.ENV_RDZV_BACKEND: contract.ELASTIC_BACKEND,
         contract.ENV_RDZV_ENDPOINT: endpoint(service_ip, port),
-        contract.ENV_RDZV_ID: rendezvous_id(job.uid, create.incarnation),
+        contract.ENV_RDZV_ID: rendezvous_id(job.uid, new.incarnation),
     }
 
 

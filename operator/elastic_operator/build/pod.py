@@ -20,7 +20,7 @@ from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.torchrun_environment import environment, grace_seconds, merge_env
 from elastic_operator.build.wrapper import wrapped
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.pod_shape import with_node_name
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
@@ -33,21 +33,22 @@ SHM_PATH = "/dev/shm"
 def build_pod(
     job: Owner,
     spec: JobSpec,
-    create: CreatePod,
+    new: NewPods,
+    slot: Slot,
     *,
     service_ip: str,
     port: int,
     settings: BuildSettings,
 ) -> dict[str, Any]:
-    """The pod `create` of `job`, ready to be sent; `service_ip` and `port` are those of the job's Service."""
-    template = copy.deepcopy(spec.template_of(create.role))
+    """The pod of `job` for that slot, ready to be sent; `service_ip` and `port` are those of the job's Service."""
+    template = copy.deepcopy(spec.template_of(slot.role))
     pod: dict[str, Any] = template["spec"]
     pod["restartPolicy"] = "Never"
     pod.setdefault("enableServiceLinks", False)
     pod["terminationGracePeriodSeconds"] = grace_seconds(spec)
-    _prioritise(pod, create, settings)
-    if create.node is not None:
-        _pin(pod, create.node)
+    _prioritise(pod, new, slot, settings)
+    if slot.node is not None:
+        _pin(pod, slot.node)
     main = main_container(template)
     main.update(as_run(main, spec))
     main["env"] = main.get("env") or []
@@ -55,39 +56,39 @@ def build_pod(
     # the status.
     main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     _add_shared_memory(pod, main)
-    _declare(main, declared_ports(port, create.role, is_elastic=spec.is_elastic))
+    _declare(main, declared_ports(port, slot.role, is_elastic=spec.is_elastic))
     if spec.is_elastic:
-        elastic_pod.make_elastic(pod, main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
+        elastic_pod.make_elastic(pod, main, job, spec, new, slot, service_ip=service_ip, port=port, settings=settings)
     else:
-        ours = environment(job, spec, create, service_ip=service_ip, port=port, settings=settings)
+        ours = environment(job, spec, new, slot, service_ip=service_ip, port=port, settings=settings)
         main["env"] = merge_env(ours, main["env"])
         main.update(wrapped(main))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(job, spec, create, users=template.get("metadata") or {}),
+        "metadata": _metadata(job, spec, new, slot, users=template.get("metadata") or {}),
         "spec": pod,
     }
 
 
-def _metadata(job: Owner, spec: JobSpec, create: CreatePod, *, users: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(job: Owner, spec: JobSpec, new: NewPods, slot: Slot, *, users: Mapping[str, Any]) -> dict[str, Any]:
     labels = {
         contract.LABEL_JOB_NAME: job.name,
         contract.LABEL_JOB_UID: job.uid,
-        contract.LABEL_ROLE: create.role,
-        contract.LABEL_INDEX: str(create.index),
-        contract.LABEL_INCARNATION: str(create.incarnation),
-        contract.LABEL_KUBEFLOW_ROLE: create.role,
+        contract.LABEL_ROLE: slot.role,
+        contract.LABEL_INDEX: str(slot.index),
+        contract.LABEL_INCARNATION: str(new.incarnation),
+        contract.LABEL_KUBEFLOW_ROLE: slot.role,
     }
     annotations = {
         contract.ANNOTATION_CONTRACT: contract.VERSION,
         # Elastic jobs take any size, so there is nothing to compare sizes with later.
-        **({} if spec.is_elastic else {contract.ANNOTATION_NNODES: "{}:{}".format(*create.nnodes)}),
-        contract.ANNOTATION_TEMPLATE: fingerprint(spec, create.role),
-        **(elastic_pod.own_annotations(job, create) if spec.is_elastic else {}),
+        **({} if spec.is_elastic else {contract.ANNOTATION_NNODES: "{}:{}".format(*new.nnodes)}),
+        contract.ANNOTATION_TEMPLATE: fingerprint(spec, slot.role),
+        **(elastic_pod.own_annotations(job, new, slot) if spec.is_elastic else {}),
     }
     return {
-        "name": create.pod_name(job.name),
+        "name": slot.pod_name(job.name),
         "namespace": job.namespace,
         "labels": {**(users.get("labels") or {}), **labels},
         "annotations": {**(users.get("annotations") or {}), **annotations},
@@ -95,12 +96,12 @@ def _metadata(job: Owner, spec: JobSpec, create: CreatePod, *, users: Mapping[st
     }
 
 
-def _prioritise(pod: dict[str, Any], create: CreatePod, settings: BuildSettings) -> None:
+def _prioritise(pod: dict[str, Any], new: NewPods, slot: Slot, settings: BuildSettings) -> None:
     """Give the pod the operator's class, unless the template's counts."""
-    if create.own_class:
+    if new.own_class:
         for field in ("priorityClassName", "priority", "preemptionPolicy"):
             pod.pop(field, None)
-    ours = settings.master_priority_class if create.role == ROLE_MASTER else settings.worker_priority_class
+    ours = settings.master_priority_class if slot.role == ROLE_MASTER else settings.worker_priority_class
     if ours and not pod.get("priorityClassName") and pod.get("priority") is None:
         pod["priorityClassName"] = ours
 

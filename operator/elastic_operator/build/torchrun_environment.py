@@ -17,7 +17,7 @@ from elastic_api.job import MAX_REPLICAS, JobSpec
 from elastic_api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
 
@@ -44,39 +44,39 @@ def grace_seconds(spec: JobSpec) -> int:
 
 
 def environment(
-    job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int, settings: BuildSettings
+    job: Owner, spec: JobSpec, new: NewPods, slot: Slot, *, service_ip: str, port: int, settings: BuildSettings
 ) -> list[dict[str, Any]]:
     """The variables for the pod's main container, as a container's `env`."""
-    fewest, most = create.nnodes
+    fewest, most = new.nnodes
     values = {
         **torchrun.variables(
             address=service_ip,
             port=str(port),
             world_size=str(spec.max_replicas if most == MAX_REPLICAS else most),
             nnodes=f"{fewest}:{most}",
-            nproc=str(nproc_of(spec, create.role, settings.gpu_resources)),
+            nproc=str(nproc_of(spec, slot.role, settings.gpu_resources)),
             endpoint=endpoint(service_ip, port),
-            run_id=rendezvous_id(job.uid, create.incarnation),
-            conf=_rendezvous_conf(spec, is_host=create.role == ROLE_MASTER),
+            run_id=rendezvous_id(job.uid, new.incarnation),
+            conf=_rendezvous_conf(spec, is_host=slot.role == ROLE_MASTER),
         ),
         contract.ENV_SHUTDOWN_TIMEOUT: max(1, grace_seconds(spec) - SHUTDOWN_MARGIN_SECONDS),
         # With the shared store, a pod that joins or a lost rank 0 ends the whole group (torch 2.13 to 2.15).
         contract.ENV_NO_SHARED_STORE: 1,
-        **of_any_mode(job, create),
-        contract.ENV_POD_RANK: 0 if create.role == ROLE_MASTER else create.index + 1,
+        **of_any_mode(job, new, slot),
+        contract.ENV_POD_RANK: 0 if slot.role == ROLE_MASTER else slot.index + 1,
     }
     return as_env(values)
 
 
-def of_any_mode(job: Owner, create: CreatePod) -> dict[str, object]:
+def of_any_mode(job: Owner, new: NewPods, slot: Slot) -> dict[str, object]:
     """The variables that a pod has in both modes, beside those of the rendezvous."""
     return {
         contract.ENV_UNBUFFERED: 1,
         contract.ENV_JOB_NAME: job.name,
         contract.ENV_JOB_UID: job.uid,
-        contract.ENV_ROLE: create.role,
-        contract.ENV_INDEX: create.index,
-        contract.ENV_INCARNATION: create.incarnation,
+        contract.ENV_ROLE: slot.role,
+        contract.ENV_INDEX: slot.index,
+        contract.ENV_INCARNATION: new.incarnation,
     }
 
 

@@ -32,6 +32,7 @@ from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.write_queue import Urgency
 from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
@@ -121,7 +122,7 @@ async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
     return None
 
 
-async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str]) -> Pod:
+async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str], *, urgency: Urgency) -> Pod:
     """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition; the annotation of
     older releases is removed. Raises like `annotate_pod`.
     """
@@ -133,7 +134,7 @@ async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping
     if meta.annotations.reserved:
         body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
     path = f"{_pod(meta.namespace, meta.name)}/status"
-    return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node)), Pod)
+    return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, urgency=urgency), Pod)
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
@@ -275,11 +276,9 @@ async def patch_job_status(
     resource_version: str,
     stored_status: Mapping[str, Any],
     new: Mapping[str, Any],
-    before_delete: bool = False,
+    urgency: Urgency = Urgency.CHANGE,
 ) -> dict[str, Any] | None:
     """Turn the status `stored_status`, which the job had at that resourceVersion, into `new`; None if they are equal.
-
-    `before_delete`: pods are deleted once it is written.
 
     Raises:
         Conflict: the job changed since.
@@ -290,7 +289,7 @@ async def patch_job_status(
     if not changes:
         return None
     body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
-    return await session.patch(f"{_job(namespace, name)}/status", body, before_delete=before_delete)
+    return await session.patch(f"{_job(namespace, name)}/status", body, urgency=urgency)
 
 
 async def patch_policy_status(session: Session, policy: CustomObject, new: Mapping[str, Any]) -> dict[str, Any]:

@@ -182,10 +182,9 @@ class Session:
         return await self._write("PUT", path, body)
 
     async def patch(
-        self, path: str, body: object, *, content_type: str = MERGE_PATCH, before_delete: bool = False
+        self, path: str, body: object, *, content_type: str = MERGE_PATCH, urgency: Urgency = Urgency.CHANGE
     ) -> dict[str, Any]:
-        """Patch an object; `before_delete`: a deletion waits for it. Raises ApiError, Unreachable, Fenced."""
-        urgency = Urgency.BEFORE_DELETE if before_delete else Urgency.CHANGE
+        """Patch an object. Raises ApiError, Unreachable, Fenced."""
         return await self._write("PATCH", path, body, content_type=content_type, urgency=urgency)
 
     async def delete(self, path: str, options: object) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Limits the number of writes in flight (28), and lowers the limit while the API server is busy (210). Among waiting
-writes, deletions are first, then the writes that deletions wait for, and creations are last (147).
+writes, new reservations of nodes are first, then deletions, then other writes that deletions wait for, and creations
+are last (147).
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ _FORGETTING = 1.001
 class Urgency(IntEnum):
     """The urgency of a waiting write: the lowest is first."""
 
-    DELETE = 0
-    BEFORE_DELETE = 1
+    RESERVE = 0
+    """The first reservation of a node for a foreign pod: each pod of a gang needs one before a node is free (167)."""
+    DELETE = 1
+    BEFORE_DELETE = 2
     """A decision that is written down before pods are deleted."""
-    CHANGE = 2
-    CREATE = 3
+    CHANGE = 3
+    CREATE = 4
 
 
 class WriteQueue:

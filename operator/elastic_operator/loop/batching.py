@@ -12,10 +12,16 @@ GPUs is a chain of five to ten passes, and is over sooner.
 STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
-MAX_BACKED_UP_SECONDS = 1.0
-"""The longest further wait while the writes of earlier passes are backed up. The writes of the next pass would only
-join their queue, and the pass would take turns of the event loop from them.
-"""
+BACKED_UP_SECONDS, BACKED_UP_FACTOR = 1.0, 3.0
+"""See `longest_backed_up`."""
+
+
+def longest_backed_up(took: float) -> float:
+    """The longest further wait (seconds) after a pass of `took` seconds, while the writes of earlier passes are backed
+    up. The writes of the next pass would only join their queue, and nothing is written while a pass runs: the longer
+    the passes, the longer the wait.
+    """
+    return max(BACKED_UP_SECONDS, BACKED_UP_FACTOR * took)
 
 
 @dataclass(slots=True)

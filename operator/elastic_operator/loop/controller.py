@@ -16,13 +16,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
+from elastic_operator.loop.batching import Batching, longest_backed_up
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -117,7 +117,7 @@ class Controller:
                     continue
                 await asyncio.sleep(self._batching.delay(took, woken=self.awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
+                    async with asyncio.timeout(longest_backed_up(took)):
                         await self.until_not_backed_up()
                 await wait_with_timeout(self.awake, wake_up.due_monotonic - time.monotonic())
                 woken_by = PassReason.EVENT if self.awake.is_set() else wake_up.reason
@@ -182,7 +182,7 @@ class Controller:
                 self.forecasts.note_allocation()
                 self.limiter.note_waiting(allocation)
                 self.reconciler.reason_messages.add(allocation)
-                self._report_safely(lambda: self._take_note(decisions, now))
+                self._report_safely(lambda: self._take_note(decisions))
             self._forget_deleted()
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
@@ -215,7 +215,7 @@ class Controller:
             self.metrics.pass_errors.inc()
             log.exception("cannot report the decisions of this pass; they are carried out")
 
-    def _take_note(self, decisions: PassDecisions, now: float) -> None:
+    def _take_note(self, decisions: PassDecisions) -> None:
         """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
@@ -226,7 +226,7 @@ class Controller:
             self.reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
         if decisions.report_only is not None:
             self.reclaim_reporter.would_reclaim(decisions.report_only)
-        self.reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
+        self.reclaim_reporter.note_allocation(decisions.inputs, allocation)
 
     def _forget_deleted(self) -> None:
         """Have all memories forget deleted jobs, if a job was deleted or everything is decided again."""
@@ -239,12 +239,11 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
-        self.nominator.plan(allocation.nominations, foreign_pods.expired)
+        self.nominator.plan(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
         waiting_for_limits = {one.demand.uid for one in allocation.held_up}
         served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
         first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
-        self.nominator.renew(foreign_pods.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: the allocation at once, and the plans some jobs at a time."""

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 
 from elastic_api.status import ConditionType, JobStatus
@@ -66,8 +67,6 @@ class Reconciler:
 
     def __post_init__(self) -> None:
         self._stores, self._quarantine = self.view.reader.stores, self.view.reader.quarantine
-        self._behind: list[str] = []
-        """Jobs without a plan because the last pass had no time for it. The next pass plans for them first."""
         self.reason_messages = ReasonMessages()
 
     async def stop(self) -> None:
@@ -88,7 +87,7 @@ class Reconciler:
         """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
         there is none.
         """
-        return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
+        return min((now + self.dispatcher.wait(uid, now) for uid in self.planner.plans.outdated), default=inf)
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
@@ -105,24 +104,21 @@ class Reconciler:
         be begun for its job. The operator decides on the job again when the plan has ended.
         """
         all_obs = decisions.obs
-        behind = [uid for uid in self._behind if uid in all_obs]
-        others = self.planner.may_need_plans(decisions, time.monotonic())
+        needed = self.planner.may_need_plans(decisions, time.monotonic())
         later, allocation = self.failed_writes.backing_off(time.monotonic()), decisions.allocation
-        idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
+        idle = [uid for uid in needed if not self.dispatcher.busy(uid)]
         acting = {uid for uid in idle if _gets_or_loses_pods(uid, allocation)}
-        uids, made = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting))), 0
+        uids = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting)))
         is_first = next(self.planner.plans.all(), None) is None
         most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if is_first else MAX_PLANS
-        while made < most and (uid := next(uids, None)) is not None:
-            made += self._plan_or_quarantine(all_obs[uid], allocation, now)
-        self._behind = list(uids)
+        for uid in islice(uids, most):
+            self._plan_or_quarantine(all_obs[uid], allocation, now)
+        self.planner.plans.postpone(uids)
         self.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
-    def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""
+    def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
+        """Make and begin the job's plan. An error quarantines the job."""
         try:
-            if self.planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
-                return False
             if not obs.job.quarantine:
                 self._plan(obs, allocation, now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
@@ -131,7 +127,6 @@ class Reconciler:
             obs = quarantined
         if obs.job.quarantine:
             self._leave_in_quarantine(obs, allocation, now)
-        return True
 
     def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Release the job's pods if others are entitled to their GPUs. The status says why the operator does nothing
@@ -145,13 +140,9 @@ class Reconciler:
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self.planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
-            fault = self._quarantine.fault(job.uid, job.generation)
-            status_failed = fault is not None and fault.status_failed
-            if not status_failed and (
-                job.status != JobStatus() or not body.status.unpack()
-            ):  # otherwise the spec cannot be read, and the status is kept
-                if fault is not None:
-                    fault.is_reported = True
+            # A status that cannot be read is kept.
+            is_readable = job.status != JobStatus() or not body.status.unpack()
+            if is_readable and self._quarantine.begin_status(job.uid, job.generation):
                 wait = min(self._begin(body, job, plan, evicts=bool(plan.deletes)), wait if waits else inf)
             status = plan.status
         except Exception:

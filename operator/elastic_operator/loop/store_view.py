@@ -66,7 +66,7 @@ class StoreView:
 
     @property
     def policies(self) -> ResolvedPolicies:
-        return self.reader.policies.resolved
+        return self.reader.policies.made.resolved
 
     def refresh(self, now: float) -> StoreView:
         """Read the stores at `now` (epoch seconds on the API server's clock); returns this view."""

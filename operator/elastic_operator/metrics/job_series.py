@@ -13,7 +13,7 @@ from elastic_operator.metrics.job_times import TIME_KINDS
 from elastic_operator.metrics.stats import PREFIX, JobStats
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.job.observation import is_running
+from elastic_operator.plan.job.observation import NodeState, is_running
 
 JOB = ("namespace", "job_name")
 
@@ -38,7 +38,7 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
 
 def _totals(jobs: list[JobStats]) -> Iterator[Metric]:
     about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
-    kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
+    kept: set[str] = set().union(*(job.obs.nodes_in(NodeState.KEPT) for job in jobs))
     yield GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
     about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
     value = sum(ConditionType.DEVICES_NOT_COUNTED in job.obs.job.context.warnings for job in jobs)

@@ -18,11 +18,11 @@ class ChangeTimes:
         self._demands: dict[str, JobDemand] = {}
         self._times = DelayQueue()
         self._last_seen: LastSeen[object] = LastSeen()
-        """The policies and the settings."""
+        """The teams and the settings."""
 
     def next(self, inputs: AllocationInputs) -> float:
         """When (epoch seconds) time alone may change the allocation of this input next; infinity for never."""
-        if self._last_seen.changed((inputs.teams, inputs.team_of, inputs.settings)):
+        if self._last_seen.changed((inputs.teams, inputs.settings)):
             self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(changed)
@@ -30,10 +30,9 @@ class ChangeTimes:
             for uid in self._demands.keys() - {job.uid for job in inputs.jobs}:
                 del self._demands[uid]
                 self._times.drop(uid)
-        teams = inputs.find_teams()
         for uid in {*changed, *self._times.due(inputs.now)}:
             job = self._demands[uid]
-            times = _change_times(job, teams.team_of(job.namespace), inputs)
+            times = _change_times(job, inputs.teams.team_of(job.namespace), inputs)
             self._times.set(uid, min((time for time in times if time > inputs.now), default=inf))
         return self._times.next()
 

@@ -36,7 +36,7 @@ class LastPlans:
         self._due = DelayQueue()
         """When each plan is due."""
         self._outdated: dict[str, None] = {}
-        """Jobs whose last plan may be made from an older observation."""
+        """Jobs whose last plan may be made from an older observation, or which the last pass had no time for."""
 
     def note_observed(self, uids: Iterable[str]) -> None:
         """Note that these jobs were observed again, so their plans may be outdated."""
@@ -63,26 +63,23 @@ class LastPlans:
         """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
         return self._due.next()
 
-    def may_need_one(self, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
-        """The jobs (uids) that may need another plan, although the allocation is the last one."""
-        for uid in dict.fromkeys((*self._outdated, *self._due.due(at))):
-            known = self._last[uid]
-            if known is None or not known.is_current(all_obs[uid], at):
-                yield uid
-            else:
-                self._outdated.pop(uid, None)
-
-    def outdated_by(self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
-        """The jobs (uids) that need another plan after a new allocation, or at which the allocation raises an error."""
-        for uid, obs in all_obs.items():
+    def needed(
+        self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float, *, is_new: bool
+    ) -> Iterator[str]:
+        """The jobs (uids) that need another plan, or at which the allocation raises an error. Those come first that are
+        outdated longest. `is_new`: the allocation is not the one of the last call.
+        """
+        some = all_obs if is_new else self._due.due(at)
+        for uid in dict.fromkeys((*self._outdated, *some)):
             try:
-                if self.is_up_to_date(obs, allocation, at):
+                if self._is_up_to_date(all_obs[uid], allocation, at):
+                    self._outdated.pop(uid, None)
                     continue
             except Exception:  # noqa: BLE001 - it is raised again where the plan is made, and handled there
                 pass
             yield uid
 
-    def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
+    def _is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, apart from the words of its messages."""
         uid = obs.job.uid
         known = self._last.get(uid)
@@ -90,6 +87,15 @@ class LastPlans:
             return False
         assignment = allocation.find_assignment(uid)  # an unchanged one is mostly the same object
         return known.assignment is assignment or known.assignment == assignment
+
+    def postpone(self, uids: Iterable[str]) -> None:
+        """Note that a pass had no time for the plans of these jobs. The next pass makes them first."""
+        self._outdated = dict.fromkeys((*uids, *self._outdated))
+
+    @property
+    def outdated(self) -> Iterable[str]:
+        """The jobs (uids) whose plan may be outdated."""
+        return self._outdated.keys()
 
     def requeue(self, uid: str) -> None:
         """Plan for that job again. Until then, metrics show its last plan."""

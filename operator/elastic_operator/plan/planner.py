@@ -196,8 +196,7 @@ class Planner:
                 nodes=nodes,
                 jobs=jobs.demands,
                 settings=settings,
-                teams=(*policies.teams, *settings.default_parents),
-                team_of=policies.team_of,
+                teams=policies.teams,
                 foreign_pods=foreign_pods,
             )
 
@@ -287,9 +286,7 @@ class Planner:
 
     def may_need_plans(self, decisions: PassDecisions, at: float) -> Iterator[str]:
         """The jobs (uids) that may need another plan; `at` is monotonic."""
-        if decisions.is_new:
-            return self.plans.outdated_by(decisions.allocation, decisions.obs, at)
-        return self.plans.may_need_one(decisions.obs, at)
+        return self.plans.needed(decisions.allocation, decisions.obs, at, is_new=decisions.is_new)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         return reconcile(obs, grant, now=now)

@@ -12,7 +12,6 @@ from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
-from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
@@ -49,18 +48,17 @@ class JobContexts:
         self._pruned_fields = pruned_fields
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes, settings)
-        self._default_team = settings.allocation.default_team
-        self._teams = Teams((), {}, self._default_team)
         self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
         """Read the contexts at `now` (epoch seconds). Returns whether the plan of any job may be affected."""
-        teams = self._policies.refresh()
-        self._teams = Teams(teams.teams, teams.team_of, self._default_team)
+        policies = self._policies.refresh()
         unready, availability = self._nodes.refresh(now), self._nodes.availability
-        self._external_changes.refresh(availability, teams, now)
+        self._external_changes.refresh(availability, policies, now)
         outage, class_of, pruned = self._nodes.outages.present, self._uncounted.class_of(), self._pruned_fields.fields
-        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of, pruned))
+        return self._last_seen.changed(
+            (self._classes.revision, unready, outage, availability, policies, class_of, pruned)
+        )
 
     def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
@@ -101,12 +99,12 @@ class JobContexts:
 
         It is at least one second, because a deletion with no grace is a forced deletion.
         """
-        ceiling = self._teams.team_of(namespace).grace_seconds
+        ceiling = self._policies.made.resolved.teams.team_of(namespace).grace_seconds
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def _flap_window(self, body: objects.CustomObject) -> FlapWindow | None:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        takes_turns = self._teams.team_of(body.metadata.namespace).quantum_seconds is not None
+        takes_turns = self._policies.made.resolved.teams.team_of(body.metadata.namespace).quantum_seconds is not None
         return FlapWindow(self._external_changes.since, takes_turns)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, OwnPod, Quarantined
-from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.job_contexts import JobContexts
@@ -30,13 +29,12 @@ class JobInputs(NamedTuple):
     context: JobContext
     foreign_names: frozenset[str] = frozenset()
     feedback: JobFeedback = JobFeedback()
-    fault: Fault | None = None
-    """Set while the job is quarantined."""
+    quarantine: Quarantined | None = None
 
     @property
     def has_spec(self) -> bool:
         """False for a job that is quarantined, or deleted and kept by a finalizer: only its pods count."""
-        return self.fault is None and self.body.metadata.deletion_timestamp is None
+        return self.quarantine is None and self.body.metadata.deletion_timestamp is None
 
 
 class Jobs:
@@ -64,10 +62,10 @@ class Jobs:
         return JobInputs(body, pods, context, self._ledger.foreign_names(body.metadata.uid), feedback)
 
     def inputs_without_spec(
-        self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None
+        self, body: objects.CustomObject, pods: tuple[OwnPod, ...], quarantine: Quarantined | None
     ) -> JobInputs:
         """The inputs of a job that is quarantined, or deleted and kept by a finalizer."""
-        return JobInputs(body, pods, self._contexts.without_spec(body), fault=fault)
+        return JobInputs(body, pods, self._contexts.without_spec(body), quarantine=quarantine)
 
     def job(self, inputs: JobInputs) -> Job:
         if not inputs.has_spec:
@@ -94,8 +92,7 @@ class Jobs:
         )
 
     def _job_without_spec(self, inputs: JobInputs) -> Job:
-        body, fault = inputs.body, inputs.fault
-        meta = body.metadata
+        body, meta = inputs.body, inputs.body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
         except Exception:  # noqa: BLE001 - its status says already that it cannot be read
@@ -109,7 +106,7 @@ class Jobs:
             status=status,
             spec=None,
             pods=inputs.pods,
-            quarantine=Quarantined(fault.message, fault.in_allocation) if fault else None,
+            quarantine=inputs.quarantine,
             context=inputs.context,
             deleted=meta.deletion_timestamp is not None,
         )

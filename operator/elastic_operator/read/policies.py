@@ -5,14 +5,15 @@ changes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from dataclasses import replace
+from typing import NamedTuple
 
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies, resolve
 from elastic_operator.quarantine import Quarantine
@@ -21,106 +22,94 @@ from elastic_operator.read import convert
 log = logging.getLogger(__name__)
 
 
-class Policies:
-    """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
+class Made(NamedTuple):
+    """The teams, and the policies and namespaces that they were made from."""
 
-    If a policy is unreadable (99), or causes an error in the operator (88), its last good spec counts. If only several
-    policies together cause the error, all teams stay as they are.
+    policies: tuple[Policy, ...]
+    namespaces: tuple[Namespace, ...]
+    resolved: ResolvedPolicies
+
+
+class Policies:
+    """The teams at the last refresh, `made`; those of no policies before the first one.
+
+    If a policy is unreadable (99), or causes an error in the operator (88), its last good spec counts: the one that it
+    had in `made`. If only several policies together cause the error, all teams stay as they are.
     """
 
     def __init__(
         self,
         policies: Store[objects.CustomObject],
         namespaces: Store[objects.Namespace],
-        *,
-        flavors: Collection[str],
+        settings: AllocationSettings,
         quarantine: Quarantine,
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
-        self._flavors, self._quarantine = frozenset(flavors), quarantine
-        self._made: SingleCache[object, ResolvedPolicies] = SingleCache()
-        self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
+        self._settings, self._quarantine = settings, quarantine
+        self._last_seen: LastSeen[object] = LastSeen()
         self._parsed: KeyedCache[int, Policy] = KeyedCache()
-        """Each policy that is not quarantined, by its generation."""
-        self._good: dict[str, Policy] = {}
-        """The last version of each policy from which teams could be made."""
-        self.resolved = ResolvedPolicies()
-
-    def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
-        """The policies and namespaces from which the teams were made at the last refresh."""
-        return self._sources
+        """Each policy as it is stored, by its generation."""
+        self.made = Made((), (), resolve((), (), settings))
 
     def refresh(self) -> ResolvedPolicies:
         """The teams now; the same object while they do not change."""
         seen = self._policies.revision, self._namespaces.revision, self._quarantine.revision()
-        self.resolved = self._made.get(seen, self._make)
-        return self.resolved
+        if self._last_seen.differs(seen):
+            self.made = self._make()
+            self._last_seen.changed(seen)
+        return self.made.resolved
 
-    def _make(self) -> ResolvedPolicies:
-        named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
+    def _make(self) -> Made:
+        namespaces = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
         policies = tuple(self._read(body) for body in self._policies.values())
-        present = {policy.uid for policy in policies}
-        self._parsed.drop_absent(present)
-        self._good = {uid: policy for uid, policy in self._good.items() if uid in present}
-        self._sources = policies, named
-        return self._resolve(policies, named)
-
-    def _read(self, body: objects.CustomObject) -> Policy:
-        uid, generation = body.metadata.uid, body.metadata.generation
-        policy = self._parsed.get(uid, generation, self._parse, body)
-        if policy.fault:
-            self._parsed.drop(uid)  # a quarantined policy is read again at each refresh
-        return policy
-
-    def _parse(self, body: objects.CustomObject) -> Policy:
-        meta = body.metadata
-        fault = self._quarantine.fault(meta.uid, meta.generation)
-        if fault is None:
-            try:
-                policy = policy_of(body)
-                return self._stand_in(policy) if policy.invalid else policy
-            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
-                fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
-        created = convert.epoch(meta.creation_timestamp or "")
-        return self._stand_in(Policy(meta.uid, meta.name, created, None, fault=fault.message))
-
-    def _stand_in(self, policy: Policy) -> Policy:
-        """The policy with its last good spec; None if there is none, or the operator raised at that spec."""
-        good = self._good.get(policy.uid)
-        return replace(policy, spec=None if good is None or good.spec is policy.spec else good.spec)
-
-    def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> ResolvedPolicies:
-        """The teams. Policies at which this fails count by their last good version."""
+        self._parsed.drop_absent({policy.uid for policy in policies})
         try:
-            resolved = resolve(policies, named, flavors=self._flavors)
+            resolved = resolve(policies, namespaces, self._settings)
         except Exception as error:
-            bad = culprits(policies, lambda part: resolve(part, named, flavors=self._flavors))
-            if not bad and self._made.last is None:
+            bad = culprits(policies, lambda part: resolve(part, namespaces, self._settings))
+            if not bad and self._last_seen.value is None:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
                 self._quarantine.count("policy")
-                return self.resolved
+                return self.made
             policies = tuple(self._without(p, error) if p in bad else p for p in policies)
-            self._sources = policies, named
-            return resolve(policies, named, flavors=self._flavors)
-        self._good |= {policy.uid: policy for policy in policies if policy.spec is not None and not policy.fault}
-        return resolved
+            resolved = resolve(policies, namespaces, self._settings)
+        return Made(policies, namespaces, self.made.resolved if resolved == self.made.resolved else resolved)
+
+    def _read(self, body: objects.CustomObject) -> Policy:
+        meta = body.metadata
+        fault = self._quarantine.fault(meta.uid, meta.generation)
+        if fault is None:
+            try:
+                policy = self._parsed.get(meta.uid, meta.generation, policy_of, body)
+                return self._stand_in(policy) if policy.invalid else policy
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
+                fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
+        return self._stand_in(Policy(meta.uid, meta.name, _created(body), None, fault=fault.message))
+
+    def _stand_in(self, policy: Policy) -> Policy:
+        """The policy with its last good spec; None if there is none, or the operator raised at that spec."""
+        good = {known.uid: known.spec for known in self.made.policies}.get(policy.uid)
+        return replace(policy, spec=None if good is policy.spec else good)
 
     def _without(self, policy: Policy, error: Exception) -> Policy:
         body = self._policies.get(policy.uid)
         assert body is not None, "the stores stay as they are during a refresh"
         version = body.metadata.generation
         fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
-        self._parsed.drop(policy.uid)
         return self._stand_in(replace(policy, fault=fault.message))
 
 
 def policy_of(body: objects.CustomObject) -> Policy:
     """A policy as stored, readable or not."""
     meta = body.metadata
-    created = convert.epoch(meta.creation_timestamp or "")
     try:
-        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec.unpack()}))
+        return Policy(meta.uid, meta.name, _created(body), parse_policy({"spec": body.spec.unpack()}))
     except InvalidSpecError as error:
-        return Policy(meta.uid, meta.name, created, None, f"{error}.")
+        return Policy(meta.uid, meta.name, _created(body), None, f"{error}.")
+
+
+def _created(body: objects.CustomObject) -> float:
+    """The creation of the policy (epoch seconds)."""
+    return convert.epoch(body.metadata.creation_timestamp or "")

@@ -39,8 +39,7 @@ class Reader:
         self.first_seen, self.pruned_fields = FirstSeen(clock), pruned_fields or PrunedFields(PLURAL)
         self.specs = Specs(self.first_seen, settings.allocation.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
-        flavors = [f.name for f in settings.flavors]
-        self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, quarantine=quarantine)
+        self.policies = Policies(stores.policies, stores.namespaces, settings.allocation, quarantine)
         self.nodes = Nodes(stores.nodes, ledger, self.first_seen, quarantine, settings.allocation.gpu_resources)
         self.external_changes = ExternalChanges(stores.jobs, ledger)
         self.job_contexts = JobContexts(

@@ -25,6 +25,7 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.resolve import Namespace, Policy
+from elastic_operator.read.policies import Made
 
 LEFT_OUT = "(left out)"
 """Stands for each line that a process printed: decisions depend on the number of lines."""
@@ -67,19 +68,18 @@ class ClusterSnapshot:
 def snapshot_of(
     view: ClusterView,
     reclaim: Reclaim,
-    policies: Sequence[Policy],
-    namespaces: Sequence[Namespace],
+    made: Made,
     priority_classes: Sequence[objects.PriorityClass] = (),
 ) -> ClusterSnapshot:
-    """The cluster at this moment. Its teams were made from `policies` and `namespaces`."""
+    """The cluster at this moment, with the teams `made`."""
     all_obs, inputs = Planner().observe(view)
     return ClusterSnapshot(
         now=view.now,
         settings=view.settings,
         nodes=inputs.nodes,
         jobs=tuple(_job(view, obs) for obs in all_obs.values()),
-        policies=tuple(policies),
-        namespaces=tuple(namespaces),
+        policies=made.policies,
+        namespaces=made.namespaces,
         priority_classes=tuple(priority_classes),
         foreign_pods=inputs.foreign_pods,
         stopped=reclaim.stopped,

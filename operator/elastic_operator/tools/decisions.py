@@ -128,9 +128,7 @@ def _decision(
             obs = quarantined
     if obs.job.quarantine:
         plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
-    namespace = obs.job.namespace
-    team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
-    return JobDecision(obs, team, demand, grant, plan)
+    return JobDecision(obs, decisions.policies.teams.name_of(obs.job.namespace), demand, grant, plan)
 
 
 def _order(pod: Member | Slot) -> tuple[str, bool, bool, int]:

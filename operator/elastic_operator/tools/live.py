@@ -49,9 +49,8 @@ async def take_snapshot(connection: Connection, settings: Settings) -> ClusterSn
             raise InputError([f"{connection.base_url}: {problem}"]) from None
         view = _view(process).refresh(session.clock.time())
         # No pod has been evicted for others yet.
-        policies, namespaces = view.reader.policies.sources()
         classes = process.stores.priority_classes.values()
-        return snapshot_of(view, EvictionLimiter(settings.reclaim), policies, namespaces, classes)
+        return snapshot_of(view, EvictionLimiter(settings.reclaim), view.reader.policies.made, classes)
 
 
 async def _try_each_list(process: Process, session: Session) -> None:

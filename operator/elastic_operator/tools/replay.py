@@ -9,6 +9,7 @@ from typing import Any
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan, Slot
 from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.text import names_of
+from elastic_operator.plan.job.observation import NodeState
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, has_room, in_words
 from elastic_operator.tools.snapshot_file import plain
@@ -66,9 +67,8 @@ def _plan(plan: Plan) -> dict[str, Any]:
     if plan.write_status_first:
         fields["commit_first"] = fields.pop("write_status_first")  # the key of older releases
     if plan.creates:
-        fields["creates"] = [
-            {key: value for key, value in plain(one).items() if key != "ready"} for one in plan.creates
-        ]
+        shared, slots = fields["creates"], fields["creates"].pop("slots")
+        fields["creates"] = [{name: slot[name] for name in ("role", "index", "node")} | shared for slot in slots]
     if plan.deletes:
         fields["deletes"] = [
             {"name": one.name, "uid": one.uid, "reason": one.reason} | ({"force": True} if one.force else {})
@@ -84,8 +84,8 @@ def _observed(d: JobDecision) -> dict[str, Any]:
         "events": plain(obs.events),
         "members": [pod.name for pod in obs.members],
         "to_delete": [{"name": deletion.name, "reason": deletion.reason} for deletion in obs.to_delete],
-        "lost_nodes": plain(obs.lost_nodes),
-        "kept_nodes": plain(obs.kept_nodes),
+        "lost_nodes": obs.nodes_in(NodeState.LOST),
+        "kept_nodes": obs.nodes_in(NodeState.KEPT),
         "avoided": plain(obs.avoided),
         "no_pods_before": obs.no_pods_before,
         "in_backoff": obs.is_in_backoff,
@@ -142,7 +142,7 @@ def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes
     )
-    yield from (f"create {pod.pod_name(d.job.name)}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates)
+    yield from (f"create {slot.pod_name(d.job.name)}{f' on {slot.node}' if slot.node else ''}" for slot in plan.slots)
     if plan.delete_job:
         yield "delete the job"
     yield from _conditions(d, plan)

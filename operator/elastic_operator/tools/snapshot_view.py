@@ -32,8 +32,7 @@ class SnapshotView:
         self._jobs = {job.facts.uid: job for job in snapshot.jobs}
         self._foreign_pods = snapshot.foreign_pods
         self.now, self.settings = snapshot.now, snapshot.settings
-        flavors = [flavor.name for flavor in self.settings.flavors]
-        self.policies = resolve(snapshot.policies, snapshot.namespaces, flavors=flavors)
+        self.policies = resolve(snapshot.policies, snapshot.namespaces, self.settings)
 
     def jobs(self) -> Collection[str]:
         return self._jobs.keys()

@@ -104,7 +104,7 @@ class PlainPodQuotas:
         """The limits by namespace, for namespaces that exist and are served."""
         policies, settings = facts.policies, self._settings.allocation
         kept = non_preemptible_gpus(facts.jobs, settings.gpu_resources)
-        limits = plain_pod_limits(policies.teams, policies.team_of, settings.flavors, plain=facts.plain, kept=kept)
+        limits = plain_pod_limits(policies.teams, settings.flavors, plain=facts.plain, kept=kept)
         there = {
             namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
         }

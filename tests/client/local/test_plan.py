@@ -11,7 +11,7 @@ from elastic_client.local.place import Sizes
 from elastic_client.local.plan import check_room, membership, size, variables
 from elastic_operator.build import elastic_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_worker import contract, settings
 from tests.client.local.plans import make_place, make_plan
 
@@ -31,7 +31,8 @@ class Owner:
 def create_pod(index, nnodes):
     """The pod of that container: the master's is the first."""
     role, number = (contract.ROLE_WORKER, index - 1) if index else (contract.ROLE_MASTER, 0)
-    return CreatePod(role, number, None, ready=True, incarnation=1, nnodes=nnodes, master_epoch=3)
+    slot = Slot(role, number, None, ready=True)
+    return NewPods((slot,), incarnation=1, nnodes=nnodes, master_epoch=3), slot
 
 
 @pytest.mark.parametrize("index", [0, 1, 3])
@@ -40,7 +41,7 @@ def test_a_pod_here_is_told_what_the_operator_tells_a_pod(index):
     theirs = elastic_pod.environment(
         Owner(plan.uid),
         plan.spec,
-        create_pod(index, (1, 4)),
+        *create_pod(index, (1, 4)),
         service_ip="127.0.0.1",
         port=29400,
         settings=BuildSettings(),

@@ -30,8 +30,8 @@ class Mistaken:
         self._real, self.futile_preemptors = Allocator(), frozenset()
 
     def allocate(self, inputs):
-        teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in inputs.teams)
-        return self._real.allocate(replace(inputs, teams=teams))
+        teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in inputs.teams.listed)
+        return self._real.allocate(replace(inputs, teams=replace(inputs.teams, listed=teams)))
 
 
 def steady(now):

@@ -151,8 +151,22 @@ def gang_that_ends_jobs(pods: int) -> None:
     assert len(allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=gang)).nominations) == pods
 
 
+def gang_whose_nodes_were_taken(pods: int) -> None:
+    """The same for a gang whose pods are all nominated for nodes on which another pod of the gang runs (45)."""
+    nodes = [make_node(f"n{i:05}", 8) for i in range(2 * pods)]
+    taken = [make_node(f"t{i:05}", 8, used=8, by="owner") for i in range(pods)]
+    jobs = [make_job(f"j{i:05}", 2, 4, on=f"n{i // 2:05} " * 4, team="borrower", age=i) for i in range(4 * pods)]
+    gang = tuple(
+        make_foreign_pod(f"g{i:05}", team="owner", gang="g", gpus=8, age=i, reserved=f"t{i:05}") for i in range(pods)
+    )
+    teams = [make_team("owner", 16 * pods), make_team("borrower", 0)]
+    found = allocate(make_inputs([*nodes, *taken], jobs, teams=teams, foreign_pods=gang)).nominations
+    assert [nomination.is_new for nomination in found] == [True] * pods
+
+
+@pytest.mark.parametrize("gang", [gang_that_ends_jobs, gang_whose_nodes_were_taken])
 def test_a_gang_examines_each_node_a_few_times_although_each_eviction_changes_the_price_of_all(
-    monkeypatch: pytest.MonkeyPatch,
+    gang: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     examined = 0
     option = Options._option
@@ -166,8 +180,34 @@ def test_a_gang_examines_each_node_a_few_times_although_each_eviction_changes_th
     found = []
     for pods in (20, 40):
         examined = 0
-        gang_that_ends_jobs(pods)
+        gang(pods)
         found.append(examined)
+    assert found[1] <= MOST * found[0], found
+
+
+def test_jobs_below_their_minima_find_a_worker_of_their_own_team_without_a_search_of_all_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gang ends many jobs, and each of them takes its minimum from its team again. These searches were half of all
+    passes while half of 500 nodes were cleared (185).
+    """
+    examined, on_node = list[int](), Candidates.on_node
+
+    def counted(self: Candidates, node: int) -> Iterator[VictimUnit]:
+        examined.append(node)
+        return on_node(self, node)
+
+    monkeypatch.setattr(Candidates, "on_node", counted)
+    found = []
+    for jobs in (20, 40):
+        examined.clear()
+        nodes = [make_node(f"n{i:05}", 4) for i in range(2 * jobs)]
+        rich = [make_job(f"r{i:05}", 1, 3, on=f"n{i:05} " * 3, age=2) for i in range(jobs)]
+        short = [make_job(f"s{i:05}", 2, on=f"n{i:05}", age=1) for i in range(jobs)]
+        full = [make_job(f"f{i:05}", 4, on=f"n{jobs + i:05} " * 4, age=3) for i in range(jobs)]
+        allocation = allocate(make_inputs(nodes, [*rich, *short, *full], teams=[make_team()]))
+        assert all(allocation[job.uid].assignment.replicas == 2 for job in short)
+        found.append(len(examined))
     assert found[1] <= MOST * found[0], found
 
 

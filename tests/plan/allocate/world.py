@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.decisions import Grant, Slot
 from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.node import Node, NodeUse
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team, Teams
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0
@@ -109,9 +109,8 @@ def make_inputs(nodes, jobs, now=NOW, *, teams=(), flavors=FLAVORS, default_team
         now=now,
         nodes=tuple(nodes),
         jobs=tuple(jobs),
-        settings=AllocationSettings((GPU,), flavors, default_team),
-        teams=tuple(teams),
-        team_of=more.pop("team_of", owners),
+        settings=AllocationSettings((GPU,), flavors),
+        teams=Teams(tuple(teams), more.pop("covered", owners), default_team),
         **more,
     )
 

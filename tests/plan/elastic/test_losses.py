@@ -8,6 +8,7 @@ import pytest
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS
+from elastic_operator.plan.job.observation import NodeState
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
@@ -43,7 +44,7 @@ def test_a_job_begins_with_its_first_master():
     job = make_elastic_job((), workers=-1, incarnation=0, master_epoch=None, target_replicas=0, replicas=0)
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
     assert (planned.status.incarnation, planned.status.master_epoch) == (1, 1)
-    assert {create.master_epoch for create in planned.creates} == {1}
+    assert planned.creates.master_epoch == 1
 
 
 def test_a_lost_worker_is_replaced_and_the_others_stay():
@@ -51,7 +52,7 @@ def test_a_lost_worker_is_replaced_and_the_others_stay():
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
     assert (planned.status.restarts, planned.status.failures, planned.status.incarnation) == (1, 0, 1)
     assert planned.status.master_epoch == 1
-    assert (planned.deletes, [create.index for create in planned.creates]) == ((), [1])
+    assert (planned.deletes, [create.index for create in planned.slots]) == ((), [1])
 
 
 def test_a_lost_node_ends_no_incarnation():
@@ -114,7 +115,7 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
     job = with_facts(make_elastic_job(pods), **known)
     seen = see(job, unready={"n2": node})
     assert ("toy-worker-1" not in {pod.name for pod in seen.to_delete}) is is_kept
-    assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
+    assert seen.unready_nodes == {"n2": NodeState.TRAINING if is_kept else NodeState.LOST}
     if is_kept and known["last_answer_at"] is not None:
         assert seen.requeue_at == (known["last_answer_at"] + FRESH_SECONDS,)
 
@@ -166,7 +167,7 @@ def test_workers_that_fail_again_and_again_are_waited_with():
     )
     assert planned.status.retry.attempt == 2
     again = make_elastic_job(pods, last=planned.status)
-    assert plan(again, make_grant(keep=["master-0", "worker-1"], create=["worker-2"]), now=201).creates == ()
+    assert plan(again, make_grant(keep=["master-0", "worker-1"], create=["worker-2"]), now=201).slots == ()
 
 
 def without_master(now=200, **status):
@@ -181,7 +182,7 @@ def test_without_its_master_the_others_stay_and_wait_for_the_next():
     assert (planned.status.incarnation, planned.status.master_epoch) == (1, 2)
     assert planned.write_status_first, "the number is written before the pod is made"
     assert planned.deletes == ()
-    assert [(create.role, create.master_epoch, create.incarnation) for create in planned.creates] == [("master", 2, 1)]
+    assert ([*planned.creates.roles], planned.creates.master_epoch, planned.creates.incarnation) == (["master"], 2, 1)
     assert kinds(planned) == ["PodLost", "MasterReplaced"]
     assert planned.status.failures == 0
 
@@ -189,7 +190,7 @@ def test_without_its_master_the_others_stay_and_wait_for_the_next():
 def test_a_new_master_does_not_wait_for_what_happened_to_workers():
     """But for one that is lost again and again."""
     workers = [Change(time=at(t), from_=3, to=2, reason="PodLost") for t in (190, 180, 170)]
-    assert [create.role for create in without_master(history=workers).creates] == ["master"]
+    assert [create.role for create in without_master(history=workers).slots] == ["master"]
     masters = [Change(time=at(t), from_=3, to=2, reason="MasterLost") for t in (190, 180)]
     gone = PodStatus(name="toy-master-0", role="master", phase="Pending")
     assert without_master(history=masters, pods=[gone]).status.retry.attempt == 2
@@ -208,7 +209,7 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
 def test_a_waiting_size_is_due_with_a_new_master_if_needed_and_is_never_forgotten(retry, due):
     waits = Retry(not_before=at(1500), attempt=3, **retry)
     planned = without_master(retry=waits)
-    assert [create.role for create in planned.creates] == ["master"]
+    assert [create.role for create in planned.slots] == ["master"]
     found = planned.status.retry or planned.status.failed_size
     assert found == waits.model_copy(update={"not_before": at(due)})
 
@@ -282,7 +283,7 @@ def test_a_new_master_lost_before_it_runs_uses_its_number_and_the_wait_continues
     assert (waiting.master_epoch, waiting.replicas, waiting.master_lost_time) == (2, 3, at(200))
     third = without_master(now=220, last=waiting)
     assert (third.status.master_epoch, third.status.master_lost_time) == (3, at(200))
-    assert {create.master_epoch for create in third.creates} <= {3}
+    assert third.creates.master_epoch == 3
 
 
 def test_a_worker_lost_while_there_is_no_master_is_counted_too():
@@ -326,7 +327,7 @@ def test_where_no_master_runs_for_too_long_the_job_starts_over(there):
 def test_a_job_of_which_no_pod_is_left_starts_over():
     planned = plan(make_elastic_job((), workers=1), make_grant(create=["master-0", "worker-0"]))
     assert (planned.status.incarnation, planned.status.master_epoch) == (2, 2)
-    assert {create.master_epoch for create in planned.creates} == {2}
+    assert planned.creates.master_epoch == 2
 
 
 def failed_master(phase="Failed", **status):
@@ -373,7 +374,7 @@ def test_a_master_that_fails_is_a_failure_and_the_workers_stay(phase):
     assert names(planned.deletes) == ["toy-master-0"]
     assert planned.write_status_first
     assert kinds(planned) == ["MasterReplaced"]
-    assert planned.creates == (), "after a while only"
+    assert planned.slots == (), "after a while only"
     assert START + 200 < planned.requeue_at <= START + 203
 
 
@@ -414,7 +415,7 @@ def test_a_pod_that_was_told_to_go_says_nothing_by_that_code():
 def test_sizes_change_freely_also_where_the_user_has_a_command():
     job = make_elastic_job(make_group(1), spec=make_elastic_spec(maxReplicas=9))
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=[f"worker-{i}" for i in range(1, 8)]))
-    assert (planned.status.incarnation, len(planned.creates)) == (1, 7)
+    assert (planned.status.incarnation, len(planned.slots)) == (1, 7)
 
 
 def no_place(now, *, workers=2, since=100, **fields):

@@ -50,7 +50,7 @@ def test_lenders_have_idle_guarantees_and_lend_no_more_than_is_borrowed(inputs, 
     job = make_job("asks", sizes=allowed, team=namespace)
     told = answer(job, LookaheadAllocator().allocate(with_job(inputs, job)))
     assert 0 <= told.borrowed <= told.gpus
-    guaranteed = {team.name: team.quotas["default"].guaranteed for team in inputs.teams}
+    guaranteed = {team.name: team.quotas["default"].guaranteed for team in inputs.teams.listed}
     for name, gpus in told.lenders:
         assert name != namespace
         assert 0 < gpus <= min(told.borrowed, guaranteed[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.facts.team import Flavor, Quota, Team
+from elastic_operator.plan.facts.team import Flavor, Quota, Team, Teams
 from elastic_operator.plan.policies.plain_pod_limits import non_preemptible_gpus, plain_pod_limits
 from tests.plan.allocate.world import make_job, make_shape, make_team
 from tests.plan.quota.cases import on
@@ -22,8 +22,8 @@ def gpus(**namespaces):
 
 def limits(*teams, of, flavors=ONE, plain=None, kept=None):
     """Of the one resource, by namespace; `of` names the namespaces of each team."""
-    team_of = {namespace: team for team, namespaces in of.items() for namespace in namespaces}
-    found = plain_pod_limits(teams, team_of, flavors, plain=plain or {}, kept=kept or {})
+    covered = {namespace: team for team, namespaces in of.items() for namespace in namespaces}
+    found = plain_pod_limits(Teams(teams, covered), flavors, plain=plain or {}, kept=kept or {})
     return {name: one[GPU] for name, one in found.items()}
 
 
@@ -77,8 +77,7 @@ def test_flavors_of_one_resource_add_up():
 def test_resources_of_one_flavor_share_its_guarantee():
     both = Flavor("both", (GPU, AMD))
     found = plain_pod_limits(
-        (make_team("a", 8, flavor="both"),),
-        {"x": "a", "y": "a"},
+        Teams((make_team("a", 8, flavor="both"),), {"x": "a", "y": "a"}),
         (both,),
         plain={"x": {GPU: 3}, "y": {AMD: 1}},
         kept={},
@@ -89,13 +88,13 @@ def test_resources_of_one_flavor_share_its_guarantee():
 def test_a_resource_that_has_a_flavor_of_its_own_uses_that_first():
     own, shared = Flavor("own", (GPU,)), Flavor("shared", (GPU, MIG), {"mig": "yes"})
     team = make_team("a", quotas={"own": Quota(4), "shared": Quota(2)})
-    found = plain_pod_limits((team,), {"x": "a"}, (own, shared), plain={"x": {GPU: 5}}, kept={})
+    found = plain_pod_limits(Teams((team,), {"x": "a"}), (own, shared), plain={"x": {GPU: 5}}, kept={})
     assert found == {"x": {GPU: 6, MIG: 1}}
 
 
 def test_each_resource_of_the_settings_has_a_limit():
     amd = Flavor("amd", (AMD,))
-    found = plain_pod_limits((make_team("a", 8),), {"x": "a"}, (*ONE, amd), plain={}, kept={})
+    found = plain_pod_limits(Teams((make_team("a", 8),), {"x": "a"}), (*ONE, amd), plain={}, kept={})
     assert found == {"x": {AMD: 0, GPU: 8}}
 
 

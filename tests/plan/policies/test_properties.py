@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.lending import lendable, lent_gpus
-from elastic_operator.plan.policies.resolve import Policy, resolve
+from elastic_operator.plan.policies.resolve import Policy
 from tests.plan.allocate.worlds import shared_inputs
-from tests.plan.policies.builders import labelled, make_policy, parents
+from tests.plan.policies.builders import labelled, make_policy, parents, resolved_of
 
 NAMES = ("a", "b", "c", "d", "e")
 SPACES = ("x", "y", "z")
@@ -51,7 +51,7 @@ def readable(policies: list[Policy]) -> dict[str, Policy]:
 @given(worlds())
 def test_teams_are_a_forest_of_the_readable_policies(world):
     policies, spaces = world
-    above = parents(resolve(policies, spaces))
+    above = parents(resolved_of(policies, spaces))
     assert above.keys() == readable(policies).keys()
     for name in above:
         steps, up = 0, above[name]
@@ -63,9 +63,9 @@ def test_teams_are_a_forest_of_the_readable_policies(world):
 @given(worlds())
 def test_a_namespace_is_owned_by_a_policy_that_asks_for_it_and_has_no_children(world):
     policies, spaces = world
-    resolved = resolve(policies, spaces)
+    resolved = resolved_of(policies, spaces)
     with_children = set(parents(resolved).values())
-    for space, owner in resolved.team_of.items():
+    for space, owner in resolved.teams.covered.items():
         assert owner not in with_children
         spec = readable(policies)[owner].spec
         assert space in spec.namespaces or spec.namespace_selector is not None
@@ -74,13 +74,13 @@ def test_a_namespace_is_owned_by_a_policy_that_asks_for_it_and_has_no_children(w
 @given(worlds())
 def test_who_gets_less_than_it_asks_for_is_told(world):
     policies, spaces = world
-    resolved = resolve(policies, spaces)
+    resolved = resolved_of(policies, spaces)
     above = parents(resolved)
     for policy in policies:
         if policy.spec is None or policy.uid in resolved.problems:
             continue
         assert above[policy.name] == policy.spec.parent
-        assert all(resolved.team_of[space] == policy.name for space in policy.spec.namespaces)
+        assert all(resolved.teams.covered[space] == policy.name for space in policy.spec.namespaces)
     assert {p.uid for p in policies if p.spec is None} <= resolved.problems.keys()
 
 
@@ -88,7 +88,7 @@ def test_who_gets_less_than_it_asks_for_is_told(world):
 def test_the_order_of_policies_and_namespaces_makes_no_difference(world, random):
     policies, spaces = world
     shuffled = [random.sample(things, len(things)) for things in world]
-    assert resolve(*shuffled) == resolve(policies, spaces)
+    assert resolved_of(*shuffled) == resolved_of(policies, spaces)
 
 
 @given(shared_inputs())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,10 +14,9 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import FailedSize
 from elastic_operator.plan.facts.team import Flavor, Quota
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.plan.policies.status import PolicyUsage
 from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_team
-from tests.plan.policies.builders import make_policy
+from tests.plan.policies.builders import make_policy, resolved_of
 from tests.plan.quota.cases import make_foreign_pod, on
 
 N4, N5, N6, N8, N100 = ((make_node("n1", gpus),) for gpus in (4, 5, 6, 8, 100))
@@ -230,8 +230,8 @@ PROBLEMS = {
 @pytest.mark.parametrize("reason", PROBLEMS)
 def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
     policies, expected = PROBLEMS[reason]
-    resolved = resolve(policies, [])
-    inputs = make_inputs(N8, (), teams=resolved.teams, team_of=resolved.team_of)
+    resolved = resolved_of(policies, [])
+    inputs = replace(make_inputs(N8, ()), teams=resolved.teams)
     status = report(inputs, "a", *resolved.problems["uid-a"])
     ready = condition(status, "Ready")
     assert (ready.status, ready.reason) == ("False", reason)

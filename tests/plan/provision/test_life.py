@@ -164,7 +164,7 @@ def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is
 def test_asking_is_told_with_an_event_and_in_the_history():
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0))
     planned = plan(job, ASKS_FIRST)
-    assert [(create.role, create.index) for create in planned.creates] == [("master", 0), ("worker", 0)]
+    assert [(create.role, create.index) for create in planned.slots] == [("master", 0), ("worker", 0)]
     assert [(event.reason, event.message) for event in planned.events] == [
         ("WaitingForNodes", "The job asks for nodes.")
     ]
@@ -237,7 +237,7 @@ def test_while_nodes_are_not_asked_for_what_becomes_free_is_used(wait_for_nodes)
     seen = see(job, now=200)
     assert (seen.wants_pods, seen.no_pods_before > 0) == (wait_for_nodes, not wait_for_nodes)
     if wait_for_nodes:
-        assert len(plan(job, make_grant(create=["master-0", "worker-0"])).creates) == 2
+        assert len(plan(job, make_grant(create=["master-0", "worker-0"])).slots) == 2
 
 
 def test_a_successor_finds_the_time_limit_in_the_pods_and_the_back_off_in_the_status():

@@ -131,7 +131,7 @@ def test_a_freed_gpu_is_taken_by_an_unrelated_pod_and_the_gang_stays_below_its_m
     after = replace(after, nodes=(make_node("n1", 8, used=1, by="c"),), jobs=(gang, after.jobs[1]))
     again = allocate(after)
     assert notation(again["a"]) == ""
-    raised = replace(after, teams=(make_team("a", 4), make_team("b", 3)))
+    raised = replace(after, teams=replace(after.teams, listed=(make_team("a", 4), make_team("b", 3))))
     again = allocate(raised)
     assert again["b"].assignment.release == ("b-w2",)
     assert sizes(carried_out(raised, again)) == {"a": 4, "b": 3}

@@ -47,9 +47,9 @@ def test_a_policy_is_moved_to_another_parent_while_jobs_run():
 def test_a_namespace_is_relabelled_while_its_jobs_run():
     job = make_job("x", 1, 8, team="moving", on=on("n1", 6))
     other = make_job("b", 4, team="b")
-    before = make_inputs(N8, [job, other], teams=(make_team("a", 8), make_team("b", 4)), team_of={"moving": "a"})
+    before = make_inputs(N8, [job, other], teams=(make_team("a", 8), make_team("b", 4)), covered={"moving": "a"})
     assert not allocate(before)["x"].assignment.release
-    after = replace(before, team_of={"moving": "b", "b": "b"})
+    after = replace(before, teams=replace(before.teams, covered={"moving": "b", "b": "b"}))
     assert allocate(after)["x"].assignment.release
     releases, end = history(after)
     assert not any(releases[1:])

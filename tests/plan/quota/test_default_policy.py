@@ -23,7 +23,7 @@ def inputs(*jobs, teams=(TEAM,), nodes=N8, **default_policy):
     settings = Settings.model_validate({"defaultPolicy": default_policy}).allocation
     covered = {team.name: team.name for team in teams}
     every = (*teams, *settings.default_parents)
-    return make_inputs(nodes, jobs, teams=every, team_of=covered, default_team=settings.default_team)
+    return make_inputs(nodes, jobs, teams=every, covered=covered, default_team=settings.default_team)
 
 
 def at_rest(*jobs, **more):

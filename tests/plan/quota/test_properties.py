@@ -148,8 +148,8 @@ def _changed(draw, inputs, granted):
 
 def _path(inputs, namespace):
     """The teams a namespace belongs to, from its own up; none if no policy covers it."""
-    teams = {team.name: team for team in inputs.teams}
-    path, name = [], inputs.team_of.get(namespace)
+    teams = inputs.teams.by_name
+    path, name = [], inputs.teams.covered.get(namespace)
     while name in teams:
         path.append(teams[name])
         name = teams[name].parent

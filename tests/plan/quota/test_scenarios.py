@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.requirements import JobShape
-from elastic_operator.plan.facts.team import Quota, Team
+from elastic_operator.plan.facts.team import Quota, Team, Teams
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 
 SCENARIOS = json.loads((Path(__file__).parent / "scenarios.json").read_text())
@@ -149,8 +149,7 @@ def _inputs(case):
         now=NOW,
         nodes=tuple(make_node(name, gpus) for name, gpus in case["nodesGPU"].items()),
         jobs=tuple(_job(job, i) for i, job in enumerate(case["jobs"])),
-        teams=tuple(teams),
-        team_of={name: name for name in case["queues"]},
+        teams=Teams(tuple(teams), {name: name for name in case["queues"]}),
     )
 
 

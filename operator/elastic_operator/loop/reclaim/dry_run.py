@@ -27,7 +27,7 @@ from elastic_operator.cluster.errors import ApiError, ClusterError, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.create import raise_refusal
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods
 from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract
 
@@ -48,9 +48,9 @@ class DryRunQuestion:
     """
 
     job: Job
-    creates: tuple[CreatePod, ...]
-    besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
-    """Other jobs, each with the roles of the pods that the job is still to get."""
+    creates: NewPods
+    besides: tuple[tuple[Job, Counter[str]], ...] = ()
+    """Other jobs, each with the number of pods of each role that the job is still to get."""
     leaving: Callable[[], Iterable[objects.Pod]] = tuple
     needed: bool = True
     """Whether the job lacks its minimum without the pods for which others would be evicted."""
@@ -64,23 +64,24 @@ class DryRunner:
 
     async def ask(self, question: DryRunQuestion) -> None:
         """Ask about all pods of the question. Raises PodRefused, and ClusterError if there was no answer."""
-        spec, leaving = question.job.spec, tuple[objects.Pod, ...]()
+        job, new, leaving = question.job, question.creates, tuple[objects.Pod, ...]()
+        spec = job.spec
         assert spec is not None, "pods are planned from a spec that could be read"
-        address, port = self._meeting_point(question.job, spec)
+        address, port = self._meeting_point(job, spec)
         same = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
         common = same and port == contract.MASTER_PORT  # else only the master declares ports of its node (122)
-        for create in {common or create.role: create for create in question.creates}.values():
-            manifest = build_pod(question.job, spec, create, service_ip=address, port=port, settings=self._build)
+        for slot in {common or slot.role: slot for slot in new.slots}.values():
+            manifest = build_pod(job, spec, new, slot, service_ip=address, port=port, settings=self._build)
             try:
                 await api_requests.try_pod(self._session, manifest)
             except ClusterError as error:
                 explained = tuple(question.leaving()) if _is_about_quota(error) else ()
                 if not explained:
-                    raise_refusal(error, create.role, manifest, spec.template_of(create.role))
+                    raise_refusal(error, slot.role, manifest, spec.template_of(slot.role))
                     raise
                 leaving = explained
-        if leaving or len(question.creates) > 1 or question.besides:
-            await self._ask_for_all(question, create.role, manifest, leaving)
+        if leaving or len(new.slots) > 1 or question.besides:
+            await self._ask_for_all(question, slot.role, manifest, leaving)
 
     def _meeting_point(self, job: Job, spec: JobSpec) -> tuple[str, int]:
         """The address and port of the job's Service, or of the one that would be created for it."""
@@ -131,9 +132,8 @@ def _has_room_for(more: int, error: ApiError) -> bool:
 def _asked_in_all(question: DryRunQuestion) -> tuple[Amounts, Amounts, int]:
     """The requests, limits and number of all these pods."""
     requests, limits, count = Amounts(), Amounts(), 0
-    jobs = ((question.job, tuple(create.role for create in question.creates)), *question.besides)
-    for job, roles in jobs:
-        for role, number in Counter(roles).items():
+    for job, roles in ((question.job, question.creates.roles), *question.besides):
+        for role, number in roles.items():
             assert job.spec is not None, "pods are planned from a spec that could be read"
             template = requested_template(job.spec, role)
             requests.update({name: n * number for name, n in requests_of(template).items()})

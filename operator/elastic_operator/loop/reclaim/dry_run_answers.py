@@ -180,8 +180,7 @@ class DryRunAnswers:
         now, answers = time.monotonic(), self._answers_about(question.job.uid)
         until, was_barred = now + PASSED_SECONDS, now < answers.may_preempt_at
         answers.refusals = NEVER_FAILED
-        roles = Counter(create.role for create in question.creates)
-        answers.passed = _Passed(question.job.generation, roles, until, until)
+        answers.passed = _Passed(question.job.generation, question.creates.roles, until, until)
         if was_barred:
             self._note_bar(question.job.uid)
         self._end_silence(question.job.namespace)

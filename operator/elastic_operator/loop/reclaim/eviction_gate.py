@@ -12,7 +12,6 @@ preemptors. Then it releases the pods whose preemptors can use the room, and rel
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,7 @@ from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import CreatePod, Plan
+from elastic_operator.plan.facts.decisions import NewPods, Plan
 from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from elastic_operator.plan.job.deferred_release import DeferredRelease
 from elastic_operator.plan.job.plan_writes import pods_to_create
@@ -136,9 +135,9 @@ class EvictionGate:
             return False
         if not creates:
             return True
-        roles, order = Counter(create.role for create in creates), self._allocation.position(uid)
+        order = self._allocation.position(uid)
         return self.dry_runs.queue_unless_accepted(
-            obs.job, roles, partial(self._dry_run_question, uid), victim_job=victim_job, order=order
+            obs.job, creates.roles, partial(self._dry_run_question, uid), victim_job=victim_job, order=order
         )
 
     def _dry_run_question(self, uid: str) -> DryRunQuestion | None:
@@ -154,16 +153,16 @@ class EvictionGate:
         return DryRunQuestion(
             job,
             creates,
-            besides=tuple((other, tuple(create.role for create in made)) for other, made in besides if made),
+            besides=tuple((other, made.roles) for other, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._allocation.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
-    def _creates(self, uid: str) -> tuple[CreatePod, ...]:
+    def _creates(self, uid: str) -> NewPods | None:
         """The job's planned pods, as if their room were free."""
         obs = self._decided.obs.get(uid)
         slots = self._allocation.assignment(uid).create if uid in self._allocation else ()
-        return pods_to_create(obs, slots) if obs is not None else ()
+        return pods_to_create(obs, slots) if obs is not None else None
 
     def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to be deleted or are being deleted."""

@@ -18,6 +18,7 @@ from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait
+from elastic_operator.cluster.write_queue import Urgency
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
@@ -63,38 +64,60 @@ class Nominator:
     def __post_init__(self) -> None:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
+        self._by_gang: dict[str, list[Nomination]] = {}
+        """The same nominations by the gang of the pod, for gangs whose nominations have not begun."""
         self._expired: dict[str, Reservation] = {}
         """The reservations that had run out at the last pass, by pod (uid), each with its present node (167)."""
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
 
-    def plan(self, nominations: Sequence[Nomination], expired: Sequence[WaitingPod]) -> None:
-        """Take the nominations of a pass. Withdraw the `expired` reservations, unless another node is about to be
-        reserved for the pod.
+    def plan(
+        self,
+        nominations: Sequence[Nomination],
+        *,
+        expired: Sequence[WaitingPod] = (),
+        renewable: Sequence[WaitingPod] = (),
+    ) -> None:
+        """Take the nominations of a pass. Withdraw the `expired` reservations, and write those again whose nomination
+        was removed (`renewable`), unless another node is about to be reserved for the pod.
 
         A job releases pods for a foreign pod only after the nomination (41). So a nomination with victims begins with
         the first plan of a victim job (`begin_for`). One without victims begins here, if the pod had another node. The
         other ones are not written: kube-scheduler finds the free room itself.
         """
-        self._by_victim_job = {}
+        self._by_victim_job, self._by_gang = {}, {}
         self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
         self.progress.cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
+            if nomination.gang and nomination.evicts_from and nomination.is_new:
+                self._by_gang.setdefault(nomination.gang, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
         for waiting in expired:
             if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in planned:
                 self._start(uid, self._withdraw(waiting.pod, waiting.reservation))
+        moving = {nomination.uid for nomination in nominations if nomination.is_new}
+        for waiting in renewable:
+            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in moving:
+                self._start(uid, self._renew(waiting.pod, waiting.reservation))
 
     def begin_for(self, job_uid: str) -> Gate | None:
-        """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
+        """Begin to nominate the pods for which the job releases pods; None if there are none to nominate.
+
+        All other pods of their gangs are nominated, too. As soon as a node is free, kube-scheduler may bind any pod of
+        the gang there. If that pod had no node yet, another pod would have none, and another node would be cleared
+        (167).
+        """
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         writes = [self._begin(nomination) for nomination in nominations]
+        for gang in {nomination.gang for nomination in nominations}:
+            for other in self._by_gang.pop(gang, ()):
+                self._begin(other)
         same_nodes = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
 
         async def all_nominated() -> bool:
@@ -104,12 +127,6 @@ class Nominator:
             return all(await asyncio.gather(*(asyncio.shield(write.task) for write in writes))) and same_nodes
 
         return all_nominated
-
-    def renew(self, renewable: Iterable[WaitingPod]) -> None:
-        """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
-        for waiting in renewable:
-            if (uid := waiting.pod.metadata.uid) not in self._writing:
-                self._start(uid, self._renew(waiting.pod, waiting.reservation))
 
     async def stop(self) -> None:
         """Cancel the nominations under way."""
@@ -147,7 +164,7 @@ class Nominator:
         before = expired.ran_out(now) if expired else reservation_of(pod)
         until = now + self._grace_seconds(nomination.victims) + self.keeps_seconds
         wanted = Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
-        if not await self._write(pod, wanted):
+        if not await self._write(pod, wanted, Urgency.RESERVE):
             return False
         if expired:
             self._tell_expired(pod, expired)
@@ -179,7 +196,7 @@ class Nominator:
         if not is_renewable(pod, reservation, self.now()):
             return False
         try:
-            renewed = await self._put(pod, reservation)
+            renewed = await self._put(pod, reservation, Urgency.BEFORE_DELETE)
         except ClusterError as error:
             log.info("cannot renew the nomination of a pod pod=%s/%s reason=%s", *_name(pod), error)
             return False
@@ -189,7 +206,7 @@ class Nominator:
 
     async def _withdraw(self, pod: objects.Pod, expired: Reservation) -> bool:
         instead = expired.ran_out(now := self.now())
-        if not await self._write(pod, instead):
+        if not await self._write(pod, instead, Urgency.CHANGE):
             return False
         self._tell_expired(pod, expired, backoff=instead.backoff_until - now if instead.is_in_backoff(now) else 0.0)
         return True
@@ -211,14 +228,14 @@ class Nominator:
         log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
         self.events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
-    async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
+    async def _write(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
         uid = pod.metadata.uid
         try:
             try:
-                return await self._put(pod, reservation)
+                return await self._put(pod, reservation, urgency)
             except Conflict:
-                return await self._put_again(pod, reservation)
+                return await self._put_again(pod, reservation, urgency)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
             self.progress.back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
@@ -226,7 +243,7 @@ class Nominator:
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
-    async def _put_again(self, before: objects.Pod, reservation: Reservation) -> bool:
+    async def _put_again(self, before: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation into the pod as it is now, after a change; False if the pod is deleted or has a node.
 
         kube-scheduler writes into a pod at each try. While a pod of a gang backs off, nothing is planned for the rest
@@ -239,13 +256,13 @@ class Nominator:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
             raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
-        return await self._put(pod, reservation)
+        return await self._put(pod, reservation, urgency)
 
-    async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
+    async def _put(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
             condition = condition_of(reservation, pod, self.now())
-            written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition)
+            written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)
             return False

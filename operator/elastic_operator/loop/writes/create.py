@@ -32,7 +32,7 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.cluster.session import MAX_WRITES, Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract
 
@@ -57,20 +57,20 @@ class Creator:
         self._pods, self._building = asyncio.Semaphore(MAX_PODS_AT_ONCE), asyncio.Lock()
         self._services = asyncio.Semaphore(MAX_SERVICES_AT_ONCE)
 
-    async def create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
+    async def create_all(self, job: Job, new: NewPods, sent: set[str]) -> None:
         """Create these pods of the job. Raises the errors of the cluster layer, and PodRefused.
 
         `sent` collects the names of pods that may have been created, even if another creation fails (48).
         """
-        service = await self._ensure_network(job, creates)
-        await gather_all((self.create(job, create, service, sent) for create in creates), of=job.key)
+        service = await self._ensure_network(job, new)
+        await gather_all((self.create(job, new, slot, service, sent) for slot in new.slots), of=job.key)
 
-    async def _ensure_network(self, job: Job, creates: tuple[CreatePod, ...]) -> objects.Service:
+    async def _ensure_network(self, job: Job, new: NewPods) -> objects.Service:
         """Create the missing objects by which these pods meet; returns the job's Service."""
         assert job.spec is not None, "pods are created from a spec that could be read"
-        if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
+        if job.spec.is_elastic and contract.ROLE_MASTER in new.roles:
             # A later master creates it again if somebody has deleted it.
-            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
+            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=new.old_secret)
             await api_requests.ensure_secret(self._session, secret)
         service = self._stores.services.named(service_name(job.name), job.namespace)
         if self._build.network is not None:
@@ -84,14 +84,14 @@ class Creator:
             self._stores.services.observe(service)
         return service
 
-    async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
-        """Create one pod, when its turn comes."""
+    async def create(self, job: Job, new: NewPods, slot: Slot, service: objects.Service, sent: set[str]) -> None:
+        """Create the pod for one of the slots, when its turn comes."""
         assert job.spec is not None, "pods are created from a spec that could be read"
-        template = job.spec.template_of(create.role)
+        template = job.spec.template_of(slot.role)
         async with self._pods:
             async with self._building:
                 address, port = service.spec.cluster_ip, service.port
-                manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
+                manifest = build_pod(job, job.spec, new, slot, service_ip=address, port=port, settings=self._build)
                 await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
             name = manifest["metadata"]["name"]
             sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
@@ -100,11 +100,11 @@ class Creator:
             except ClusterError as error:
                 if not has_unknown_outcome(error):
                     sent.discard(name)
-                raise_refusal(error, create.role, manifest, template)
+                raise_refusal(error, slot.role, manifest, template)
                 raise
             if not pod.metadata.labels.incarnation:
-                await self._reject(job, pod, create.role)
-        log.info("created a pod job=%s pod=%s node=%s", job.key, name, create.node or "any")
+                await self._reject(job, pod, slot.role)
+        log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
         self._stores.pods.observe(pod)
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:

@@ -112,7 +112,7 @@ class Dispatcher:
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
         if plan.creates and not self.is_fresh():
-            plan = replace(plan, creates=())
+            plan = replace(plan, creates=None)
             if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         work = _Work(
@@ -157,16 +157,16 @@ class Dispatcher:
         """
         job, assumed = work.job, self.ledger.assumed
         self._busy.pop(job.uid, None)
-        planned = {create.pod_name(job.name) for create in work.plan.creates}
+        planned = {slot.pod_name(job.name) for slot in work.plan.slots}
         for name in [pod.name for pod in assumed.of_job(job.uid) if pod.name in planned]:
             (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used, whatever the API server will answer (48)."""
-        shapes = [self.shapes.shape(job, create.role) for create in plan.creates]  # first: one of them may raise
-        for create, shape in zip(plan.creates, shapes, strict=True):
-            self.ledger.assumed.add(job, create, shape)
+        shapes = [self.shapes.shape(job, slot.role) for slot in plan.slots]  # first: one of them may raise
+        for slot, shape in zip(plan.slots, shapes, strict=True):
+            self.ledger.assumed.add(job, slot, shape)
 
     async def _carry_out(self, work: _Work) -> None:
         job = work.job

@@ -21,6 +21,7 @@ from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.cluster.write_queue import Urgency
 from elastic_operator.loop.writes.create import Creator, gather_all
 from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
@@ -99,7 +100,7 @@ class PlanExecutor:
                 resource_version=body.metadata.resource_version,
                 stored_status=stored_status,
                 new=new,
-                before_delete=plan.write_status_first and bool(plan.deletes),  # which wait for this write
+                urgency=Urgency.BEFORE_DELETE if plan.write_status_first and plan.deletes else Urgency.CHANGE,
             )
         except NotFound:
             self.stores.jobs.observe_deleted(job.uid)

@@ -119,10 +119,10 @@ class Accounts:
     """The accounts of all teams, and the number of GPUs of each flavor."""
 
     def __init__(self, inputs: AllocationInputs, board: NodeBoard) -> None:
-        self.teams = inputs.find_teams()
+        self.teams = inputs.teams
         self._flavors = tuple(flavor.name for flavor in inputs.settings.flavors)
         self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
-        every = (*inputs.teams, inputs.settings.default_team)
+        every = (*self.teams.listed, self.teams.default)
         self._lends_all = {
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
@@ -134,7 +134,7 @@ class Accounts:
             covering = (flavor for flavor in inputs.settings.flavors if flavor.covers(node.labels))
             of = {resource: flavor.name for flavor in covering for resource in flavor.resources}
             self.flavor_of.append(shared.setdefault(tuple(of.items()), of))
-        for team in inputs.teams:
+        for team in self.teams.listed:
             for flavor in self._flavors:
                 self._account(team.name, flavor)
         self._without_jobs = dict(self.capacity)
@@ -160,7 +160,7 @@ class Accounts:
         known = self._known[flavor].get(name)
         if known is None:
             team = self.teams.named(name)
-            parent = self._account(team.parent, flavor) if team.parent and team.parent in self.teams else None
+            parent = self._account(team.parent, flavor) if team.parent and team.parent in self.teams.by_name else None
             known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 

@@ -21,6 +21,7 @@ and why the answer depends on each; "alone" are entries that share their key wit
     waits behind others          x        x      (2)     whether these limits let it begin to preempt
     minimum                               x              what it lacks
     failed size, starves                  x              whether it may have its minimum, and by which right
+    reserved node                         x              where a foreign pod is tried first
     what it lacks                                x       for its next size
     waits to grow                                alone   from when it may grow or preempt
     pods of its own                       alone  alone   which of these it keeps; where they are does not matter
@@ -64,6 +65,7 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
         entry.demand.minimum,
         demand.failed and (demand.failed.size, demand.failed.until),
         state.starves(entry),
+        entry.reserved_node,
     )
 
 

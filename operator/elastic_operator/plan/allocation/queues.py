@@ -88,7 +88,7 @@ class Queues:
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
-        foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
+        foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.may_be_split)
         rights = shape.flavor, job.priority, job.preemptible, foreign
         entry.equivalence_class = self._class_numbers[team, entry.account, master, worker, rights]
         drop_older_half(self._class_numbers, _MAX_CLASSES)

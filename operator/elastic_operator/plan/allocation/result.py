@@ -207,6 +207,7 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
         victims=tuple(victim.pod.uid for victim in victims),
         evicts_from=_named(victim.victim_job for victim in victims),
         reserved=entry.reserved_node,
+        gang=entry.gang,
     )
 
 

@@ -334,5 +334,5 @@ class AllocationState:
 
 def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
     """Whether settings, teams and the reclaim switch are the same."""
-    one, other = ((it.settings, it.teams, it.team_of, it.reclaim_stopped) for it in (before, after))
+    one, other = ((it.settings, it.teams, it.reclaim_stopped) for it in (before, after))
     return one == other

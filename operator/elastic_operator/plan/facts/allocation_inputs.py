@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elastic_operator.plan.facts.demand import JobDemand
@@ -35,17 +34,15 @@ class AllocationSettings:
 class AllocationInputs:
     """Everything that the allocator decides from.
 
-    `teams` are those of the policies, and the `default_parents` of the settings. `team_of` names the team of each
-    namespace that a policy covers. `reclaim_stopped` says why no team loses a pod to another team or to foreign pods
-    (43); None: they lose no more than the `eviction_limits` allow.
+    `reclaim_stopped` says why no team loses a pod to another team or to foreign pods (43); None: they lose no more than
+    the `eviction_limits` allow.
     """
 
     now: float
     nodes: tuple[Node, ...]
     jobs: tuple[JobDemand, ...]
     settings: AllocationSettings = field(default_factory=AllocationSettings)
-    teams: tuple[Team, ...] = ()
-    team_of: Mapping[str, str] = field(default_factory=dict)
+    teams: Teams = field(default_factory=Teams)
     foreign_pods: tuple[ForeignPod, ...] = ()
     reclaim_stopped: Reason | None = None
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
@@ -54,10 +51,6 @@ class AllocationInputs:
     def reclaiming(self) -> bool:
         """Whether teams may lose pods to other teams and to foreign pods."""
         return self.reclaim_stopped is None
-
-    def find_teams(self) -> Teams:
-        """A new index of teams by namespace. The time to make it is proportional to the number of teams."""
-        return Teams(self.teams, self.team_of, self.settings.default_team)
 
 
 def gpus_in(inputs: AllocationInputs) -> int:

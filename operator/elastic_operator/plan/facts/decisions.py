@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -77,7 +78,8 @@ class Nomination:
     """A node for a foreign pod, and the pods (by uid) that must leave it first (41).
 
     `uid`, `namespace` and `name` are the foreign pod's. `evicts_from` are the jobs that lose the victims: uid to name.
-    If there are no victims, there is room now or soon. `reserved` is the node of the pod's present reservation.
+    If there are no victims, there is room now or soon. `reserved` is the node of the pod's present reservation; `gang`
+    is the pod's gang ("": none).
     """
 
     uid: str
@@ -87,6 +89,7 @@ class Nomination:
     victims: tuple[str, ...] = ()
     evicts_from: Mapping[str, str] = field(default_factory=dict)
     reserved: str = ""
+    gang: str = ""
 
     @property
     def is_new(self) -> bool:
@@ -95,20 +98,26 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePod(Slot):
-    """Create the pod of that slot for `incarnation`, with `nnodes` in its environment.
+class NewPods:
+    """Create a pod for each of the `slots`, at least one, for `incarnation` and with `nnodes` in its environment.
 
-    In Elastic mode the pod's environment also has the `master_epoch`, and the master's pod has the annotation
-    `membership`. `old_secret`: the pod joins pods of an older release, and uses their Secret. `own_class`: the pod has
-    the operator's PriorityClass instead of the template's (97).
+    In Elastic mode the environment also has the `master_epoch`, and the master's pod has the annotation `membership`.
+    `old_secret`: the pods join pods of an older release, and use their Secret. `own_class`: the pods have the
+    operator's PriorityClass instead of the template's (97).
     """
 
+    slots: tuple[Slot, ...]
     incarnation: int
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
     old_secret: bool = False
     own_class: bool = False
+
+    @property
+    def roles(self) -> Counter[str]:
+        """The number of pods of each role."""
+        return Counter(slot.role for slot in self.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +178,15 @@ class Plan:
     status: JobStatus
     write_status_first: bool = False
     deletes: tuple[DeletePod, ...] = ()
-    creates: tuple[CreatePod, ...] = ()
+    creates: NewPods | None = None
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
     membership: Membership | None = None
     requeue_at: float = inf
     """When (epoch seconds) time alone may change this plan; infinity for never."""
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The pods to create."""
+        return self.creates.slots if self.creates else ()

@@ -221,7 +221,9 @@ FaultStage = Enum("FaultStage", "READING ALLOCATION GRANT")
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Why a job is quarantined, in words for its user, and whether the allocation raised the error."""
+    """Why an object is quarantined, in words for its user, and whether the error came from the allocation of GPUs, so
+    that the object takes no part in the next allocations.
+    """
 
     message: str
     in_allocation: bool = False

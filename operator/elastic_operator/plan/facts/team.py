@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 DEFAULT_FLAVOR = "default"
@@ -92,24 +93,31 @@ DEFAULT_POLICY = "default policy"
 """The name of the team that all namespaces without a policy are part of. No policy can have a name with a space."""
 
 
+@dataclass(frozen=True)
 class Teams:
-    """Teams by name, and the team of each namespace: its policy's team, or a team of its own like `default` (111)."""
+    """The team of each namespace: its policy's team, or a team of its own like `default` (111).
 
-    def __init__(self, teams: Iterable[Team], team_of: Mapping[str, str], default: Team) -> None:
-        self._listed = {team.name: team for team in teams}
-        self._team_of, self._default = team_of, default
+    `listed` are the teams of the policies, and the parents of `default`. `covered` names the team of each namespace
+    that a policy covers.
+    """
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._listed
+    listed: tuple[Team, ...] = ()
+    covered: Mapping[str, str] = field(default_factory=dict)
+    default: Team = NO_POLICY
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Team]:
+        """The listed teams."""
+        return {team.name: team for team in self.listed}
 
     def name_of(self, namespace: str) -> str:
         """The name of the team that the namespace belongs to."""
-        name = self._team_of.get(namespace, "")
-        return name if name in self._listed else f"namespace {namespace}"
+        name = self.covered.get(namespace, "")
+        return name if name in self.by_name else f"namespace {namespace}"
 
     def named(self, name: str) -> Team:
         """The team of that name; if none is listed, a team of that name like the default."""
-        return self._listed[name] if name in self._listed else replace(self._default, name=name)
+        return self.by_name[name] if name in self.by_name else replace(self.default, name=name)
 
     def team_of(self, namespace: str) -> Team:
         return self.named(self.name_of(namespace))

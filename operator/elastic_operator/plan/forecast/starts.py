@@ -120,10 +120,9 @@ def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iter
 
     Times of the growth of running jobs are left out: the next step decides about growth.
     """
-    teams = inputs.find_teams()
     for job in jobs:
         if job.members:
-            times = [*ends_of_protection(job, teams.team_of(job.namespace))]
+            times = [*ends_of_protection(job, inputs.teams.team_of(job.namespace))]
         else:
             times = [job.may_preempt_at, job.starves_from(inputs.settings.starvation_seconds)]
             times += [job.failed.until] if job.failed is not None else []

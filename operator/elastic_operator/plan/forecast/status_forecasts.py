@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_api.status import Forecast, JobStatus, QueuePosition
+from elastic_api.status import Forecast, JobStatus, QueuePosition, StatusFields
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.job.observation import Observation
@@ -35,4 +35,5 @@ def with_answer(status: JobStatus, place: QueuePosition | None, forecast: Foreca
     """The status of a job that asks what it would get, with its answer."""
     if (place, forecast) == (status.queue, status.forecast):
         return status
-    return status.model_copy(update={"queue": place, "forecast": forecast})
+    fields: StatusFields = {"queue": place, "forecast": forecast}
+    return status.model_copy(update=fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from elastic_api.status import ConditionType, JobStatus
+from elastic_api.status import ConditionType, JobStatus, StatusFields
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation
 
@@ -24,7 +24,7 @@ def active_for(obs: Observation, now: float) -> float:
     return spent + (now - seconds(since) if since else 0.0)
 
 
-def account(obs: Observation, now: float) -> dict[str, object]:
+def account(obs: Observation, now: float) -> StatusFields:
     """The fields of the status for this time, brought up to date."""
     status, holds = obs.status, uses_nodes(obs)
     spent, since = _known(obs, now)

@@ -18,7 +18,7 @@ def classify_pods(obs: Observation) -> Observation:
     members: list[OwnPod] = []
     to_delete: list[DeletePod] = []
     for pod in sorted(obs.job.pods, key=master_first):
-        if pod.node and pod.node in obs.lost_nodes and not pod.ended:
+        if pod.node and obs.is_lost(pod.node) and not pod.ended:
             to_delete.append(obs.deletion(pod, why_lost(obs, pod.node)))
         elif pod.deleting_since is not None:
             continue

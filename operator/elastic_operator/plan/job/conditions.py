@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, keeps_status, report_of
-from elastic_operator.plan.job.observation import Observation, is_running
+from elastic_operator.plan.job.observation import NodeState, Observation, is_running
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
 
@@ -171,16 +171,16 @@ def _silence(obs: Observation) -> str:
 
 def _kept(obs: Observation) -> str:
     """A sentence if nodes are not Ready and not given up: too many are not Ready (86), or the pods there train (92)."""
-    if obs.training_nodes:
+    if training := obs.nodes_in(NodeState.TRAINING):
         return (
-            f" These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's pods there still train, so"
+            f" These nodes are not Ready: {listed(training)}. The job's pods there still train, so"
             " the operator keeps them."
         )
-    if not obs.kept_nodes or obs.job.context.node_outage is None:
+    kept = obs.nodes_in(NodeState.KEPT)
+    if not kept or obs.job.context.node_outage is None:
         return ""
     many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
-    kept = listed(sorted(obs.kept_nodes))
-    return f" {many} are not Ready, {kept} among them. The operator keeps the job's pods there for now."
+    return f" {many} are not Ready, {listed(kept)} among them. The operator keeps the job's pods there for now."
 
 
 def _enough(obs: Observation) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from datetime import datetime
 
-from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
+from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus, StatusFields
 from elastic_api.template import nproc_of
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import seconds, status_time
@@ -26,7 +27,7 @@ def with_counts(obs: Observation, now: float) -> Observation:
         _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.planned_deletions and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
     ]
-    update: dict[str, object] = {
+    update: StatusFields = {
         "observed_generation": job.generation,
         "replicas": len(obs.members),
         "ready_replicas": sum(pod.ready for pod in obs.members),
@@ -45,15 +46,15 @@ def with_counts(obs: Observation, now: float) -> Observation:
     return obs.with_status(**update)
 
 
-def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
+def with_created(status: JobStatus, job: Job, new: NewPods, pods: Iterable[OwnPod]) -> JobStatus:
     """The status after all of these pods were created; `pods` are the job's pods that still exist.
 
     A created pod that has been deleted already counts, and is listed, so that a later pass notices its loss.
     """
-    present = {(pod.role, pod.index): pod for pod in pods}
-    made = [_created(job, create, present.get((create.role, create.index))) for create in creates]
+    present = {(pod.role, pod.index): pod for pod in pods if pod.incarnation == new.incarnation}
+    made = [_created(job, slot, present.get((slot.role, slot.index))) for slot in new.slots]
     in_order = sorted([*status.pods, *made], key=master_first)
-    update = {
+    update: StatusFields = {
         "replicas": status.replicas + len(made),
         "pods": in_order[:MAX_LISTED_PODS],
         "pods_not_listed": status.pods_not_listed + max(0, len(in_order) - MAX_LISTED_PODS),
@@ -61,12 +62,10 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
     return status.model_copy(update=update)
 
 
-def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
-    if pod is not None and pod.incarnation == create.incarnation:
+def _created(job: Job, slot: Slot, pod: OwnPod | None) -> PodStatus:
+    if pod is not None:
         return _pod_status(pod, None, leaves=False)
-    return PodStatus(
-        name=create.pod_name(job.name), role=create.role, index=create.index, node=create.node, phase="Pending"
-    )
+    return PodStatus(name=slot.pod_name(job.name), role=slot.role, index=slot.index, node=slot.node, phase="Pending")
 
 
 def _completes_change(obs: Observation, running: list[OwnPod], now: float) -> bool:
@@ -78,7 +77,7 @@ def _completes_change(obs: Observation, running: list[OwnPod], now: float) -> bo
     return len(running) == status.target_replicas > 0 and not leaving and is_whole(obs, now)
 
 
-def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
+def _running_since(obs: Observation, running: list[OwnPod], now: float) -> datetime | None:
     """When the whole minimum began to run; the same time while it runs."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Training
+from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, StatusFields, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
@@ -24,11 +24,8 @@ TORCHRUN_FAILED = 1
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
     """Failed pods that were neither deleted nor ended by the cluster, the pod to blame first."""
-    failed = [
-        p
-        for p in present_pods(obs)
-        if has_failed(p) and not was_deleted_before_exit(p) and p.node not in obs.lost_nodes
-    ]
+    failed = [pod for pod in present_pods(obs) if has_failed(pod) and not was_deleted_before_exit(pod)]
+    failed = [pod for pod in failed if not obs.is_lost(pod.node)]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
@@ -123,8 +120,7 @@ def too_many_in_all(obs: Observation, failures: int) -> str:
     return f"The job has failed {failures} times in all, and recovery.maxRestarts is {most}."
 
 
-NO_PROGRESS_MARKS: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
-NO_FAILURES: dict[str, object] = {"failures": 0, **NO_PROGRESS_MARKS}
+NO_FAILURES: StatusFields = {"failures": 0, "checkpoint_at_failure": None, "step_at_failure": None}
 """The fields of a status without failures in a row."""
 
 
@@ -148,15 +144,18 @@ def has_progressed(status: JobStatus) -> bool | None:
     return reached > before
 
 
-def _progress_marks(status: JobStatus) -> dict[str, object]:
+def _progress_marks(status: JobStatus) -> StatusFields:
     """The progress of the training at this failure, or at an earlier failure of the row if that was further."""
     training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
     before = status if in_a_row else JobStatus()
-    marks = (
-        ("checkpoint_at_failure", training.last_checkpoint_step, before.checkpoint_at_failure),
-        ("step_at_failure", training.step, before.step_at_failure),
-    )
-    return {name: max((step for step in steps if step is not None), default=None) for name, *steps in marks}
+    return {
+        "checkpoint_at_failure": _furthest(training.last_checkpoint_step, before.checkpoint_at_failure),
+        "step_at_failure": _furthest(training.step, before.step_at_failure),
+    }
+
+
+def _furthest(*steps: int | None) -> int | None:
+    return max((step for step in steps if step is not None), default=None)
 
 
 def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
@@ -169,12 +168,8 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
     in_all, attempt = obs.status.total_failures + counts, (obs.status.retry.attempt if obs.status.retry else 0) + 1
     obs = obs.with_status(
-        failures=failures,
-        total_failures=in_all,
-        **_progress_marks(obs.status),
-        restarts=obs.status.restarts + 1,
-        running_since=None,
-    )
+        failures=failures, total_failures=in_all, restarts=obs.status.restarts + 1, running_since=None
+    ).with_status(**_progress_marks(obs.status))
     limit = obs.spec.recovery.max_failures_without_progress
     in_a_row = f"This is failure {failures} in a row without progress"
     over = too_many_in_all(obs, in_all)

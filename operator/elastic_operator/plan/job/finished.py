@@ -40,7 +40,7 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
         wakes.append(ended + ttl)
-    plan = make_plan(replace(obs, members=()), None, deletes, (), now)
+    plan = make_plan(replace(obs, members=()), None, deletes, None, now)
     expired = ttl is not None and now >= ended + ttl
     return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=inf))
 
@@ -56,7 +56,7 @@ def without_pods(obs: Observation, now: float) -> Plan:
     A job that was created to ask once is deleted after a while, if it never had a pod (160).
     """
     suspended = [DeletePod(p, "spec.suspend is true") for p in obs.members] if obs.job.is_suspended else []
-    plan = make_plan(obs, None, (*deletes_of(obs), *suspended), (), now)
+    plan = make_plan(obs, None, (*deletes_of(obs), *suspended), None, now)
     asks_once = obs.job.is_what_if and obs.job.what_if == ONCE
     if not asks_once or obs.job.pods or obs.status.start_time is not None:
         return plan

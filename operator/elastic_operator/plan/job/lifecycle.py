@@ -4,13 +4,15 @@ or spec, ten minutes of running without a failure.
 
 from __future__ import annotations
 
-from elastic_api.status import ChangeReason, ConditionType
+from typing import Unpack
+
+from elastic_api.status import ChangeReason, ConditionType, StatusFields
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import Reason, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import active_for, uses_nodes
-from elastic_operator.plan.job.failures import NO_FAILURES, NO_PROGRESS_MARKS, has_progressed, was_deleted_before_exit
-from elastic_operator.plan.job.observation import NO_WAITS, Observation, fail, present_pods, replace_all
+from elastic_operator.plan.job.failures import NO_FAILURES, has_progressed, was_deleted_before_exit
+from elastic_operator.plan.job.observation import Observation, fail, present_pods, replace_all
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
@@ -40,7 +42,7 @@ def complete_on_success(obs: Observation, now: float) -> Observation:
     for pod in present_pods(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
-            obs = obs.with_status(completion_time=status_time(now), **NO_WAITS)
+            obs = obs.with_status(completion_time=status_time(now), retry=None, failed_size=None)
             return obs.with_condition(ConditionType.SUCCEEDED, True, why, now).decided(Event(*why))
     return obs
 
@@ -64,7 +66,8 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
 
 def _stopped(obs: Observation, now: float, why: str, event: Event) -> Observation:
     obs = obs.with_change(now, len(obs.members), 0, ChangeReason.SUSPENDED, why)
-    return replace_all(obs, event, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS)
+    obs = obs.with_status(retry=None, failed_size=None, checkpoint_at_failure=None, step_at_failure=None)
+    return replace_all(obs.with_status(target_replicas=0), event)
 
 
 def forget_old_failures(obs: Observation, now: float) -> Observation:
@@ -91,7 +94,7 @@ def forget_old_failures(obs: Observation, now: float) -> Observation:
     return obs
 
 
-def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
+def _forgets(obs: Observation, now: float, since: float, **fields: Unpack[StatusFields]) -> Observation:
     """The observation with these status fields, if `FORGET_FAILURES_SECONDS` have passed since that time."""
     due = since + FORGET_FAILURES_SECONDS
     return obs.again_at(due) if now < due else obs.with_status(**fields)

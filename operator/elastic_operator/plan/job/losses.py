@@ -87,7 +87,7 @@ def _is_seen_again(obs: Observation) -> bool:
 
 def node_is_lost(obs: Observation) -> bool:
     """Whether any of the pods to delete is on a lost node."""
-    return any(deletion.pod.node in obs.lost_nodes for deletion in obs.to_delete)
+    return any(obs.is_lost(deletion.pod.node) for deletion in obs.to_delete)
 
 
 def reported(obs: Observation) -> list[OwnPod]:
@@ -172,12 +172,14 @@ def end_backoff_for_master(obs: Observation, now: float) -> Observation:
     A back-off for lost workers, or for a size up to the minimum, ends at once. The number of its tries is kept (139),
     and so is the back-off for a size beyond the minimum.
     """
-    due = {
-        name: waits.model_copy(update={"not_before": min(waits.not_before, status_time(now))})
-        for name, waits in (("retry", obs.status.retry), ("failed_size", obs.status.failed_size))
-        if waits is not None and (waits.size or 0) <= obs.spec.minimum
-    }
-    return obs.with_status(**due)
+    retry, failed_size = (_ended(obs, wait, now) for wait in (obs.status.retry, obs.status.failed_size))
+    return obs.with_status(retry=retry, failed_size=failed_size)
+
+
+def _ended(obs: Observation, wait: Retry | None, now: float) -> Retry | None:
+    if wait is None or (wait.size or 0) > obs.spec.minimum:
+        return wait
+    return wait.model_copy(update={"not_before": min(wait.not_before, status_time(now))})
 
 
 def _why_lost(obs: Observation, lost: int) -> str:

@@ -6,36 +6,37 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observation import NodeState, Observation
 from elastic_operator.plan.job.still_training import fresh_until, still_training
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_at, survivors
 
 
 def find_lost_nodes(obs: Observation, now: float) -> Observation:
-    """Find which nodes of the job's pods that are not Ready are given up (86, 92, 146), and when this may change."""
+    """Find the states of the nodes that are not Ready (86, 92, 146), and when these may change."""
     unready, outage = obs.job.context.unready, obs.job.context.node_outage
     if not unready:
         return obs
     patience = obs.spec.recovery.node_loss_seconds
     may_be_lost_at = {name: -inf if node.out_of_service else node.since + patience for name, node in unready.items()}
-    due = {node: time for node, time in may_be_lost_at.items() if now >= time}
-    kept = outage.kept_nodes & due.keys() if outage else frozenset()
-    in_question = {node: time for node, time in due.items() if node not in kept and time > -inf}
+    kept = outage.kept_nodes if outage else frozenset()
+    in_question = {node: time for node, time in may_be_lost_at.items() if -inf < time <= now and node not in kept}
     training = still_training(obs, in_question, now)
     obs = _read_logs_of_survivors(obs, may_be_lost_at, now)
     decided = decided_at(obs, now)
-    undecided = frozenset(in_question) if now < decided else frozenset()
-    wake = {node: time for node, time in may_be_lost_at.items() if node not in due}
-    wake |= dict.fromkeys(training, fresh_until(obs.job, now))
-    wake |= dict.fromkeys(undecided, decided)
-    wake |= dict.fromkeys(kept, outage.until if outage else inf)
-    return replace(
-        obs.again_at(*(time for time in wake.values() if time < inf)),
-        unready_nodes=frozenset(unready),
-        lost_nodes=frozenset(due) - kept - training - undecided,
-        kept_nodes=kept,
-        training_nodes=training,
-    )
+    states: dict[str, NodeState] = {}
+    for node, time in may_be_lost_at.items():
+        states[node], until = NodeState.LOST, inf
+        if now < time:
+            states[node], until = NodeState.UNDECIDED, time
+        elif outage and node in kept:
+            states[node], until = NodeState.KEPT, outage.until
+        elif node in training:
+            states[node], until = NodeState.TRAINING, fresh_until(obs.job, now)
+        elif node in in_question and now < decided:
+            states[node], until = NodeState.UNDECIDED, decided
+        if until < inf:
+            obs = obs.again_at(until)
+    return replace(obs, unready_nodes=states)
 
 
 def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float], now: float) -> Observation:

@@ -9,14 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Unpack
 
 from elastic_api.job import JobSpec
-from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus
+from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, StatusFields
 from elastic_operator.plan.facts.decisions import DeletePod, Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import condition, status_time
+
+
+class NodeState(Enum):
+    """The state of a node that is not Ready."""
+
+    UNDECIDED = "undecided"
+    LOST = "lost"
+    """It has not been Ready for too long."""
+    KEPT = "kept"
+    """It would be lost if fewer nodes were away at once (86)."""
+    TRAINING = "training"
+    """It would be lost if the master did not report that pods there train (92)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +43,8 @@ class Observation:
     """The members, master first."""
     to_delete: tuple[DeletePod, ...] = ()
     """Pods that leave for reasons of the job's own, also such as are being deleted already."""
-    unready_nodes: frozenset[str] = frozenset()
+    unready_nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The nodes of its pods that are not Ready."""
-    lost_nodes: frozenset[str] = frozenset()
-    """The nodes among these that have not been Ready for too long."""
-    kept_nodes: frozenset[str] = frozenset()
-    """Nodes that would also be lost if fewer nodes were away at once (86)."""
-    training_nodes: frozenset[str] = frozenset()
-    """Nodes that would also be lost if the master did not report that pods there train (92)."""
     survivors: Survivors | None = None
     """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
@@ -62,8 +70,15 @@ class Observation:
         assert self.job.spec is not None
         return self.job.spec
 
+    def nodes_in(self, state: NodeState) -> list[str]:
+        """The nodes in that state, by name."""
+        return sorted(node for node, its in self.unready_nodes.items() if its is state)
+
+    def is_lost(self, node: str | None) -> bool:
+        return self.unready_nodes.get(node or "") is NodeState.LOST
+
     def deletion(self, pod: OwnPod, reason: str) -> DeletePod:
-        return DeletePod(pod, reason, force=pod.node in self.lost_nodes)
+        return DeletePod(pod, reason, force=self.is_lost(pod.node))
 
     def of_ended_incarnation(self, pod: OwnPod) -> DeletePod:
         return self.deletion(pod, f"incarnation {pod.incarnation} is over")
@@ -72,7 +87,7 @@ class Observation:
         """The observation, which these times (epoch seconds) may change."""
         return replace(self, requeue_at=(*self.requeue_at, *times))
 
-    def with_status(self, **fields: object) -> Observation:
+    def with_status(self, **fields: Unpack[StatusFields]) -> Observation:
         """The observation with these fields of the status."""
         return replace(self, status=self.status.model_copy(update=fields))
 
@@ -114,32 +129,26 @@ class Observation:
         return spec is not None and not spec.suspend and not over
 
 
-def end_incarnation(obs: Observation, **fields: object) -> Observation:
-    """The observation with the status by which every present pod is deleted, and with these further fields of it."""
-    status = obs.status
-    update = {"incarnation": status.incarnation + 1, "running_since": None, "replicas": 0, "held_until": None, **fields}
-    if status.master_epoch is not None:
-        update |= {"master_epoch": status.master_epoch + 1, "master_lost_time": None}
-    return obs.with_status(**update)
-
-
-NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
-"""The fields of a status without any back-off."""
+def end_incarnation(obs: Observation) -> Observation:
+    """The observation with the status by which every present pod is deleted."""
+    incarnation, epoch = obs.status.incarnation + 1, obs.status.master_epoch
+    obs = obs.with_status(incarnation=incarnation, running_since=None, replicas=0, held_until=None)
+    return obs if epoch is None else obs.with_status(master_epoch=epoch + 1, master_lost_time=None)
 
 
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
-    obs = obs.with_status(completion_time=status_time(now), **NO_WAITS)
+    obs = obs.with_status(completion_time=status_time(now), retry=None, failed_size=None)
     obs = obs.with_condition(ConditionType.FAILED, True, Reason(reason, message), now)
     return obs.decided(Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning"))
 
 
-def replace_all(obs: Observation, event: Event, **fields: object) -> Observation:
-    """End the incarnation: delete every present pod. `fields` are further fields of the status."""
+def replace_all(obs: Observation, event: Event) -> Observation:
+    """End the incarnation: delete every present pod."""
     members = [obs.of_ended_incarnation(pod) for pod in obs.members]
     uids = {deletion.uid for deletion in (*obs.to_delete, *members)}
     ended = [obs.deletion(pod, "ended") for pod in present_pods(obs) if pod.ended and pod.uid not in uids]
-    return replace(end_incarnation(obs, **fields).decided(event, [*members, *ended]), members=(), finishing=False)
+    return replace(end_incarnation(obs).decided(event, [*members, *ended]), members=(), finishing=False)
 
 
 def present_pods(obs: Observation) -> list[OwnPod]:

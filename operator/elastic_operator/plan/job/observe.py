@@ -37,24 +37,25 @@ _Rule: TypeAlias = Callable[[Observation, float], Observation]
 
 def observe(job: Job, now: float) -> Observation:
     """Observe the job. Of a deleted job only the status is taken."""
+    obs = Observation(job, job.status)
     if job.deleted:
-        return Observation(job, job.status)
-    status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
-    if job.is_elastic and status.master_epoch is None:
-        status = status.model_copy(update={"master_epoch": 1})
-    obs = Observation(job=job, status=status)
-    if status.finished:
+        return obs
+    if not obs.status.incarnation:
+        obs = obs.with_status(incarnation=1)
+    if job.is_elastic and obs.status.master_epoch is None:
+        obs = obs.with_status(master_epoch=1)
+    if obs.status.finished:
         return obs
     if job.spec is None:
         return lifecycle.complete_on_success(classify_pods_without_spec(obs), now)
-    obs = classify_pods(find_lost_nodes(obs, now))
+    incarnation, obs = obs.status.incarnation, classify_pods(find_lost_nodes(obs, now))
     for rule in _ELASTIC if job.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
             continue
         if obs.status.finished:
             return obs
-        if obs.status.incarnation != status.incarnation:
+        if obs.status.incarnation != incarnation:
             break
     return _back_off(obs, now)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 from elastic_api.nnodes import frozen_nnodes
-from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route, Slot
+from elastic_operator.plan.facts.decisions import DeletePod, Grant, NewPods, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import release_order
 from elastic_operator.plan.job.conditions import with_conditions
@@ -20,12 +19,11 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def make_plan(
-    obs: Observation, grant: Grant | None, deletes: tuple[DeletePod, ...], creates: tuple[CreatePod, ...], now: float
+    obs: Observation, grant: Grant | None, deletes: tuple[DeletePod, ...], creates: NewPods | None, now: float
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
-    described = with_conditions(with_counts(obs, now), grant, now)
-    status = _for_older_crd(described.status, obs.job.context.pruned_status_fields)
+    status = _for_older_crd(with_conditions(with_counts(obs, now), grant, now)).status
     if status == obs.job.status:
         status = obs.job.status  # a leader keeps the statuses of all jobs and of their last plans: one object (191)
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else inf)
@@ -40,14 +38,14 @@ def make_plan(
     )
 
 
-def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> JobStatus:
+def _for_older_crd(obs: Observation) -> Observation:
     """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
     last is in `retry`, and is read from there (154).
     """
-    if "failedSize" not in pruned_status_fields or status.failed_size is None:
-        return status
-    waits = (one for one in (status.failed_size, status.retry) if one is not None)
-    return status.model_copy(update={"retry": max(waits, key=lambda one: one.not_before)})
+    failed, retry = obs.status.failed_size, obs.status.retry
+    if "failedSize" not in obs.job.context.pruned_status_fields or failed is None:
+        return obs
+    return obs.with_status(retry=failed if retry is None else max(failed, retry, key=lambda one: one.not_before))
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
@@ -67,29 +65,23 @@ def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)
 
 
-def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
+def pods_to_create(obs: Observation, slots: Sequence[Slot], *, membership: str = "") -> NewPods | None:
     """A pod for each slot by the job's present spec, to be created, or only tried before others are preempted (139);
-    none if the spec cannot be read.
+    None without slots, or if the spec cannot be read.
 
     All pods of an incarnation have the `min:max` of its first pods in their environment (11). All have their token from
     an older release's Secret if any of them has (97).
     """
-    if obs.job.spec is None:
-        return ()
+    if obs.job.spec is None or not slots:
+        return None
     present = [pod for pod in obs.job.pods if pod.incarnation == obs.status.incarnation]
     nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
-    return tuple(
-        CreatePod(
-            role=slot.role,
-            index=slot.index,
-            node=slot.node,
-            ready=slot.ready,
-            incarnation=obs.status.incarnation,
-            nnodes=nnodes,
-            master_epoch=obs.status.master_epoch or 0,
-            membership=membership,
-            old_secret=not all(pod.own_secret for pod in present),
-            own_class=obs.job.context.has_own_class,
-        )
-        for slot in slots
+    return NewPods(
+        tuple(slots),
+        incarnation=obs.status.incarnation,
+        nnodes=nnodes,
+        master_epoch=obs.status.master_epoch or 0,
+        membership=membership,
+        old_secret=not all(pod.own_secret for pod in present),
+        own_class=obs.job.context.has_own_class,
     )

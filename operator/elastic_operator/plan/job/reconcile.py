@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_api.pod_names import pod_name
-from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
+from elastic_operator.plan.facts.decisions import Assignment, Grant, NewPods, Plan, Slot
 from elastic_operator.plan.facts.pod_order import master_first, master_in
 from elastic_operator.plan.job.finished import plan_finished, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
@@ -38,20 +38,20 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     return replace(plan, membership=changed_membership(remaining, now))
 
 
-def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[CreatePod, ...]:
+def _creates(obs: Observation, assignment: Assignment, now: float) -> NewPods | None:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
     If only the pods of a job are known, no pods are created for it. Its pods continue, and give borrowed GPUs back
     (99).
     """
     if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.no_pods_before:
-        return ()
+        return None
     names = {(pod.role, pod.index) for pod in obs.job.pods}
     if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
         names.add((ROLE_MASTER, 0))
     slots = [slot for slot in assignment.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.members and not _can_start(obs, slots):
-        return ()
+        return None
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
     return pods_to_create(obs, slots, membership=first_membership(obs, assignment.release, slots))
 

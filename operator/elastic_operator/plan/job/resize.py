@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import floor
 
-from elastic_api.status import ChangeReason, SizeReason
+from elastic_api.status import ChangeReason, SizeReason, StatusFields
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.job import listed_workers
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
@@ -64,7 +64,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     if before == after or obs.finishing:
         return _record_exchange(obs, grant, now)
     planned = bool(grant.assignment.release) or after == 0
-    update: dict[str, object] = {"target_replicas": after}
+    update: StatusFields = {"target_replicas": after}
     reason: str
     if after < status.replicas:
         update["replicas"] = after

@@ -59,7 +59,7 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
         return obs
     text = joined(obs.job.needs_edit, "The job's other pods are deleted, because they are fewer than its minimum.")
     event = Event("ScaleUpBlocked", text, "Warning")
-    return replace_all(obs, event, target_replicas=0)
+    return replace_all(obs.with_status(target_replicas=0), event)
 
 
 def back_off_after_rejection(obs: Observation, now: float) -> Observation:
@@ -158,6 +158,6 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
     obs = obs.with_status(failed_size=failed, replicas=len(staying))
     event = Event("ScaleUpBlocked", joined(why, f"The operator retries in {wait:.0f} s."), "Warning")
     if starts_over:
-        return replace_all(obs, event, target_replicas=0)
+        return replace_all(obs.with_status(target_replicas=0), event)
     to_delete = [obs.deletion(pod, why) for pod in obs.members if pod not in staying]
     return replace(obs.decided(event, to_delete), members=staying)

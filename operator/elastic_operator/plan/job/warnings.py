@@ -5,7 +5,7 @@ All share one rule, because nearly every job has no warning in nearly every pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from elastic_api.status import ConditionType, RetryCause, SizeReason
 from elastic_operator.plan.facts.decisions import Event
@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import keeps_status, report_of
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observation import NodeState, Observation
 
 WARNINGS = (
     ConditionType.NODES_UNREACHABLE,
@@ -49,10 +49,10 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     if keeps_status(obs):
         told = filter(None, map(obs.status.condition, (ConditionType.FLAGS_NOT_USED, ConditionType.PODS_GIVEN_UP)))
         yield from ((ConditionType(one.type), Reason(one.reason, one.message)) for one in told if one.status == "True")
-    if obs.kept_nodes and job.context.node_outage is not None:
+    if obs.nodes_in(NodeState.KEPT) and job.context.node_outage is not None:
         yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
-    elif obs.training_nodes:
-        yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", _still_training(obs))
+    elif training := obs.nodes_in(NodeState.TRAINING):
+        yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", _still_training(training))
     yield from job.context.warnings.items()
     if ConditionType.FLAGS_NOT_USED not in job.context.warnings and (flags := _flags_of_its_command(obs)):
         yield ConditionType.FLAGS_NOT_USED, Reason(SET_BY_OPERATOR, flags)
@@ -65,9 +65,9 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
         yield ConditionType.FLAPPING, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
 
 
-def _still_training(obs: Observation) -> str:
+def _still_training(nodes: Sequence[str]) -> str:
     return (
-        f"These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's master still reports that its"
+        f"These nodes are not Ready: {listed(nodes)}. The job's master still reports that its"
         " pods there train, so the operator keeps these pods. Check the kubelet of each node, and the network between"
         " the node and the API server. Delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
     )

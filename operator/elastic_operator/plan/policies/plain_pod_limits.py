@@ -17,27 +17,29 @@ from dataclasses import dataclass, field
 
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.node import Resources
-from elastic_operator.plan.facts.team import Flavor, Quota, Team
+from elastic_operator.plan.facts.team import Flavor, Quota, Team, Teams
 
 Holdings = Mapping[str, Resources]
 """Namespace -> extended resource -> GPUs."""
 
 
 def plain_pod_limits(
-    teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Holdings, kept: Holdings
+    teams: Teams, flavors: Sequence[Flavor], *, plain: Holdings, kept: Holdings
 ) -> dict[str, dict[str, int]]:
-    """The most GPUs of each resource that plain pods may hold together, for each namespace in `team_of`.
+    """The most GPUs of each resource that plain pods may hold together, for each namespace that a policy covers.
 
     `plain` are the GPUs of plain pods, with a node or without; `kept` the GPUs of jobs that are not preemptible. The
     GPUs of a team's other namespaces are subtracted from the limit of each, because they share one guarantee.
     """
-    usage = _TeamUsage({team.name: team for team in teams}, team_of, flavors, plain)
-    for namespace in team_of:
+    usage = _TeamUsage(teams, flavors, plain)
+    for namespace in teams.covered:
         for team in usage.path(namespace):
             usage.held[team.name].update(plain.get(namespace, {}))
             usage.held[team.name].update(kept.get(namespace, {}))
     resources = sorted({resource for flavor in flavors for resource in flavor.resources})
-    return {namespace: {name: usage.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
+    return {
+        namespace: {name: usage.limit(namespace, name) for name in resources} for namespace in sorted(teams.covered)
+    }
 
 
 def non_preemptible_gpus(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
@@ -55,8 +57,7 @@ def non_preemptible_gpus(jobs: Iterable[JobDemand], resources: Sequence[str]) ->
 class _TeamUsage:
     """`held` are the GPUs that each team, and each parent, holds and cannot lose."""
 
-    teams: Mapping[str, Team]
-    team_of: Mapping[str, str]
+    teams: Teams
     flavors: Sequence[Flavor]
     plain: Holdings
     held: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -67,10 +68,10 @@ class _TeamUsage:
 
     def path(self, namespace: str) -> Iterator[Team]:
         """The path from the namespace's team to the top."""
-        team = self.teams.get(self.team_of[namespace])
-        while team is not None:
+        name: str | None = self.teams.covered[namespace]
+        while name is not None and (team := self.teams.by_name.get(name)):
             yield team
-            team = self.teams.get(team.parent) if team.parent is not None else None
+            name = team.parent
 
     def _room(self, team: Team, namespace: str, resource: str) -> int:
         """The guarantee of the resource, less the GPUs held for good by anything but the namespace's plain pods."""

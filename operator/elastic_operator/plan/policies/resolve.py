@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team, by_age
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.team import Quota, Team, Teams, by_age
 from elastic_operator.plan.facts.text import Reason, listed
 
 
@@ -47,14 +48,12 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicies:
-    """The teams that the policies make, ordered by age; each has its policy's name.
+    """The teams that the policies and the settings make. A policy's team has its name; these teams are ordered by age.
 
-    `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which parts are
-    not in effect as written, and what to do.
+    `problems` say by policy uid which parts are not in effect as written, and what to do.
     """
 
-    teams: tuple[Team, ...] = ()
-    team_of: Mapping[str, str] = field(default_factory=dict)
+    teams: Teams
     problems: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
 
 
@@ -63,16 +62,18 @@ _Problems: TypeAlias = defaultdict[str, list[Reason]]
 
 
 def resolve(
-    policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
+    policies: Iterable[Policy], namespaces: Iterable[Namespace], settings: AllocationSettings
 ) -> ResolvedPolicies:
-    """Teams from policies, in whatever order they come; `flavors` are the names of the flavors in the settings."""
+    """Teams from policies, in whatever order they come."""
     problems: _Problems = defaultdict(list)
     stored = sorted(policies, key=by_age)
     readable = tuple(_readable(stored, problems))
     parents = _parents(readable, {policy.name for policy in stored}, problems)
-    team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
-    teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
-    return ResolvedPolicies(teams, team_of, {uid: tuple(found) for uid, found in problems.items()})
+    covered = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
+    flavors = [flavor.name for flavor in settings.flavors]
+    made = (_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
+    teams = Teams((*made, *settings.default_parents), covered, settings.default_team)
+    return ResolvedPolicies(teams, {uid: tuple(found) for uid, found in problems.items()})
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:

@@ -130,14 +130,20 @@ class Candidates:
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, victim_jobs: Iterable[Entry], check: PreemptionCheck, gpus: int) -> list[Entry]:
-        """The jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
+        """The jobs that can spare a worker with that many GPUs, in the order of preemption: those of other teams, or if
+        there is none of these, those of the preemptor's own team.
+        """
+        preemptor = self._preemptor
+        jobs: Iterable[Entry] = [entry for entry in victim_jobs if not self._in_team(entry)]
+        if not jobs and (preemptor.has_master or not preemptor.kept):  # else its own workers are preempted first
+            jobs = self._state.queues.by_team[preemptor.team]
         able = [
             entry
-            for entry in victim_jobs
+            for entry in jobs
             if entry.worker.gpus >= gpus
+            and entry is not preemptor
             and entry.spare_workers
             and entry.has_minimum
-            and entry.team != self._preemptor.team
             and self._has_candidates(entry)
         ]
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))

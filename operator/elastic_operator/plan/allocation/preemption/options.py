@@ -48,7 +48,7 @@ class Options:
         check = self._candidates.check(need)
         if role not in self._known:
             victim_jobs = self._candidates.victim_jobs(check) if self._only is None else []
-            if victim_jobs and (quick := self._quick_option(role, check, victim_jobs)) is not None:
+            if self._only is None and (quick := self._quick_option(role, check, victim_jobs)) is not None:
                 return quick
             self._known[role] = self._cached_options(role, need, check, victim_jobs)
         found = self._known[role]
