@@ -39,7 +39,7 @@ FORGETFUL = (
     (options, "equivalence_key", lambda state, entry: (equivalence_key(state, entry), entry.gang or entry.demand.uid)),
     (Candidates, "_running_in_team", lambda *_: []),
 )
-"""Each entry is asked by itself, and all nodes of its team are searched. The pods of a gang share their options (44)."""
+"""Each entry is asked by itself, and all nodes of its team are searched. Pods of a gang share their options (44)."""
 
 
 def decided(inputs):
