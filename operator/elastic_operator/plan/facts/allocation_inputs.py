@@ -20,8 +20,8 @@ class AllocationSettings:
     `gpu_resources` are the extended resources that count as GPUs: those of all flavors, each once. `default_team` and
     `default_parents` become a part of the `Teams`: every namespace that no policy covers is a team called `namespace
     NAME`, with the rules of `default_team`. If `default_team` has a parent, the parent is in `default_parents`, and the
-    GPUs that all these namespaces get together are divided among them (111). If a job has waited for `starvation_seconds`,
-    room that becomes free is held for it (37).
+    GPUs that all these namespaces get together are divided among them (111). If a job has waited for
+    `starvation_seconds`, room that becomes free is held for it (37).
     """
 
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
