@@ -504,7 +504,7 @@ class JobStatus(StatusModel):
 
 
 class StatusFields(TypedDict, total=False):
-    """Some fields of a JobStatus, with new values: `model_copy` does not check their names and types, mypy does."""
+    """Some fields of a JobStatus, with new values: `model_copy` does not check their names and types, but mypy does."""
 
     observed_generation: int
     replicas: int

@@ -173,8 +173,8 @@ async def test_a_nomination_is_not_renewed_for_a_node_that_the_pod_is_about_to_l
     assert reserved_by(session).node == "n1"
 
 
-async def test_all_pods_of_a_gang_are_nominated_before_a_node_is_cleared_for_one_of_them() -> None:
-    """Else kube-scheduler binds a pod without a node to that node, and another node must be cleared (167)."""
+async def test_the_nominations_of_all_pods_of_a_gang_begin_with_the_first_one() -> None:
+    """Else kube-scheduler binds a pod without a node to the first free one, and another node must be cleared (214)."""
     session, pods = Answers(pod_dict("p0", phase="Pending", gpus=1, rv=2)), Store[Any]()
     for number in range(4):
         pods.observe(pod(f"p{number}", phase="Pending", gpus=1))

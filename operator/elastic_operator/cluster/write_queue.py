@@ -29,7 +29,7 @@ class Urgency(IntEnum):
     """The urgency of a waiting write: the lowest is first."""
 
     RESERVE = 0
-    """The first reservation of a node for a foreign pod: each pod of a gang needs one before a node is free (167)."""
+    """A new reservation of a node for a foreign pod: each pod of a gang needs one before a node is free (214)."""
     DELETE = 1
     BEFORE_DELETE = 2
     """A decision that is written down before pods are deleted."""
@@ -79,8 +79,8 @@ class WriteQueue:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than the present limit: another change waits for its turn longer than
-        for its answer.
+        """Whether more writes than the present limit wait, creations aside: another change waits for its turn longer
+        than for its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
         return sum(urgent) > self._limit

@@ -84,8 +84,8 @@ class Reconciler:
         )
 
     def catch_up_at_monotonic(self, now: float) -> float:
-        """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
-        there is none.
+        """When (monotonic, as `now`) the first plan that is outdated can be made and begun; infinity if there is none.
+        After a pass, these are the plans that it had no time for.
         """
         return min((now + self.dispatcher.wait(uid, now) for uid in self.planner.plans.outdated), default=inf)
 

@@ -66,8 +66,8 @@ class LastPlans:
     def needed(
         self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float, *, is_new: bool
     ) -> Iterator[str]:
-        """The jobs (uids) that need another plan, or at which the allocation raises an error. Those come first that are
-        outdated longest. `is_new`: the allocation is not the one of the last call.
+        """The jobs (uids) that need another plan, or at which the allocation raises an error. First come the postponed
+        ones, then those that are outdated longest. `is_new`: the allocation is not the one of the last call.
         """
         some = all_obs if is_new else self._due.due(at)
         for uid in dict.fromkeys((*self._outdated, *some)):
@@ -89,7 +89,7 @@ class LastPlans:
         return known.assignment is assignment or known.assignment == assignment
 
     def postpone(self, uids: Iterable[str]) -> None:
-        """Note that a pass had no time for the plans of these jobs. The next pass makes them first."""
+        """Note that a pass had no time for the plans of these jobs. `needed` gives them first."""
         self._outdated = dict.fromkeys((*uids, *self._outdated))
 
     @property

@@ -16,6 +16,7 @@ from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
+from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Slot
@@ -36,8 +37,9 @@ FORGETFUL = (
     (KnownInfeasible, "covers", lambda *_: False),
     (scale_up_queues, "growth_key", lambda entry, _now: entry.demand.uid),
     (options, "equivalence_key", lambda state, entry: (equivalence_key(state, entry), entry.gang or entry.demand.uid)),
+    (Candidates, "_running_in_team", lambda *_: []),
 )
-"""What lets every entry be asked by itself. The pods of a gang share their options (44)."""
+"""Each entry is asked by itself, and all nodes of its team are searched. Pods of a gang share their options (44)."""
 
 
 def decided(inputs):

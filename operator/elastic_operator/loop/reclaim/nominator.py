@@ -65,7 +65,7 @@ class Nominator:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._by_gang: dict[str, list[Nomination]] = {}
-        """The same nominations by the gang of the pod, for gangs whose nominations have not begun."""
+        """The new ones of these by the gang of the pod, for gangs whose nominations have not begun in this pass."""
         self._expired: dict[str, Reservation] = {}
         """The reservations that had run out at the last pass, by pod (uid), each with its present node (167)."""
         self._writing: dict[str, _Write] = {}
@@ -82,8 +82,9 @@ class Nominator:
         was removed (`renewable`), unless another node is about to be reserved for the pod.
 
         A job releases pods for a foreign pod only after the nomination (41). So a nomination with victims begins with
-        the first plan of a victim job (`begin_for`). One without victims begins here, if the pod had another node. The
-        other ones are not written: kube-scheduler finds the free room itself.
+        the first plan of a victim job of the pod, or of another pod of its gang (`begin_for`). One without victims
+        begins here, if the pod had another node. The other ones are not written: kube-scheduler finds the free room
+        itself.
         """
         self._by_victim_job, self._by_gang = {}, {}
         self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
@@ -107,15 +108,15 @@ class Nominator:
     def begin_for(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate.
 
-        All other pods of their gangs are nominated, too. As soon as a node is free, kube-scheduler may bind any pod of
-        the gang there. If that pod had no node yet, another pod would have none, and another node would be cleared
-        (167).
+        The nominations of all other pods of their gangs begin, too. As soon as a node is free, kube-scheduler may bind
+        any pod of the gang there. If that pod had no node yet, another pod would have none, and another node would be
+        cleared (214). The job does not wait for these.
         """
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         writes = [self._begin(nomination) for nomination in nominations]
-        for gang in {nomination.gang for nomination in nominations}:
+        for gang in dict.fromkeys(nomination.gang for nomination in nominations):
             for other in self._by_gang.pop(gang, ()):
                 self._begin(other)
         same_nodes = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))

@@ -25,8 +25,9 @@ class NodeState(Enum):
     """The state of a node that is not Ready."""
 
     UNDECIDED = "undecided"
+    """It has not been away for long enough, or the logs of the other pods are still read (146)."""
     LOST = "lost"
-    """It has not been Ready for too long."""
+    """It has been away for too long, or is out of service."""
     KEPT = "kept"
     """It would be lost if fewer nodes were away at once (86)."""
     TRAINING = "training"

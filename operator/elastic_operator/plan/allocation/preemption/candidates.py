@@ -133,20 +133,24 @@ class Candidates:
         """The jobs that can spare a worker with that many GPUs, in the order of preemption: those of other teams, or if
         there is none of these, those of the preemptor's own team.
         """
-        preemptor = self._preemptor
-        jobs: Iterable[Entry] = [entry for entry in victim_jobs if not self._in_team(entry)]
-        if not jobs and (preemptor.has_master or not preemptor.kept):  # else its own workers are preempted first
-            jobs = self._state.queues.by_team[preemptor.team]
+        jobs = [entry for entry in victim_jobs if not self._in_team(entry)] or self._running_in_team(gpus)
         able = [
             entry
             for entry in jobs
-            if entry.worker.gpus >= gpus
-            and entry is not preemptor
-            and entry.spare_workers
-            and entry.has_minimum
-            and self._has_candidates(entry)
+            if entry.worker.gpus >= gpus and entry.spare_workers and entry.has_minimum and self._has_candidates(entry)
         ]
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
+
+    def _running_in_team(self, gpus: int) -> list[Entry]:
+        """The other jobs of the preemptor's team. None if something cheaper than a running worker of theirs may be
+        preempted: own workers, a planned pod, a reserved placement, or a pod without GPUs, as `gpus` are not lacking.
+        """
+        preemptor = self._preemptor
+        if self._growing or gpus <= 0 or (preemptor.kept and not preemptor.has_master):
+            return []
+        others = [entry for entry in self._state.queues.by_team[preemptor.team] if entry is not preemptor]
+        cheaper = (one for one in others if one.placements and (one.spare_workers or one.has_reserved_placements))
+        return [] if any(cheaper) else others
 
     def victim_jobs(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs from whose accounts at least one GPU may be taken.
