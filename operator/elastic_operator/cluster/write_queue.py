@@ -21,6 +21,7 @@ SLOW_FACTOR = 4.0
 writes. So a server does not count as busy because an admission webhook delays each pod.
 """
 LEAST_IN_FLIGHT = 2
+LEAST_BESIDE_DELETIONS = 1
 _FORGETTING = 1.001
 """The fastest answer counts as slower by this factor after each further answer: 2.7 times after a thousand."""
 
@@ -107,10 +108,13 @@ class WriteQueue:
             self._fastest[kind] = min(took, self._fastest.get(kind, inf) * _FORGETTING)
 
     def _is_free(self, urgency: Urgency) -> bool:
-        """Whether such a write may begin. Beside many deletions only the least number of other writes is in flight."""
+        """Whether such a write may begin. Beside deletions at a busy server only the least number of other writes is in
+        flight.
+        """
         if self._in_flight >= self._most:
             return False
-        return _is_urgent(urgency) or self._limited < LEAST_IN_FLIGHT or self._in_flight < int(self._limit)
+        least = LEAST_BESIDE_DELETIONS if self._in_flight > self._limited else LEAST_IN_FLIGHT
+        return _is_urgent(urgency) or self._limited < least or self._in_flight < int(self._limit)
 
     def _begin(self, urgency: Urgency) -> None:
         self._in_flight += 1
