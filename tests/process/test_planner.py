@@ -792,8 +792,8 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    inputs, shape = reader.jobs.inputs, reader.shapes.shape_of
-    monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
+    read, shape = reader.jobs.job, reader.shapes.shape_of
+    monkeypatch.setattr(reader.jobs, "job", lambda body, *how: looks.add(body.metadata.name) or read(body, *how))
     monkeypatch.setattr(reader.shapes, "shape_of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
@@ -829,8 +829,8 @@ def test_a_report_is_pending_only_of_a_master_that_runs(pods, pending):
     world = world_with_a_job()
     world.look()
     (body,) = world.stores.jobs.values()
-    inputs = world.stored.reader.jobs.inputs(body, pods, JobFeedback(report_pending=True))
-    assert inputs.feedback == JobFeedback(report_pending=pending)
+    job = world.stored.reader.jobs.job(body, pods, JobFeedback(report_pending=True))
+    assert job.feedback == JobFeedback(report_pending=pending)
 
 
 def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
@@ -841,10 +841,8 @@ def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, []
-    inputs = reader.jobs.inputs
-    monkeypatch.setattr(
-        reader.jobs, "inputs", lambda body, *how: looks.append(body.metadata.name) or inputs(body, *how)
-    )
+    read = reader.jobs.job
+    monkeypatch.setattr(reader.jobs, "job", lambda body, *how: looks.append(body.metadata.name) or read(body, *how))
 
     def looked_at():
         looks.clear()

@@ -43,7 +43,7 @@ class Station(NamedTuple):
 
 STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
-    "facts": Station(kinds.JOBS, jobs.Jobs, "inputs"),
+    "facts": Station(kinds.JOBS, jobs.Jobs, "job"),
     "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes.Shapes, "_shape"),
     "demand": Station(kinds.JOBS, demands, "demand_of"),

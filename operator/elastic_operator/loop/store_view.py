@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import SingleCache, drop_absent
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
@@ -16,7 +16,6 @@ from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
-from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,8 @@ class StoreView:
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
-        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
+        self._known: dict[str, tuple[objects.CustomObject, Job]] = {}
+        """Each job as it was read last, with its object."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._dirty_jobs = self._ledger.dirty_jobs
@@ -76,7 +76,7 @@ class StoreView:
         return self
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
-        self._known.drop_absent(present)
+        drop_absent(present, self._known)
         self._on_hold &= present
 
     def take_dirty(self) -> Collection[str] | None:
@@ -100,13 +100,13 @@ class StoreView:
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self._known = KeyedCache()
+        self._known = {}
         self._dirty_jobs.mark_all()
 
     def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
-            self._known.drop(uid)
+            self._known.pop(uid, None)
             self._dirty_jobs.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -130,14 +130,20 @@ class StoreView:
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            inputs = self.reader.jobs.inputs_without_spec(body, self._ledger.own_pods(uid), fault)
-            return self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+            return self._remember(body, self.reader.jobs.job_without_spec(body, self._ledger.own_pods(uid), fault))
         own, specs = self._ledger.own_pods(uid), self.reader.specs
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        inputs = self.reader.jobs.inputs(body, pods, self._feedback(uid, meta.generation))
-        job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+        job = self._remember(body, self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation)))
         (self._on_hold.discard if job.status.held_until is None else self._on_hold.add)(uid)
+        return job
+
+    def _remember(self, body: objects.CustomObject, job: Job) -> Job:
+        """Remember the job. If the previous one is equal, that object stays the job (23)."""
+        previous = self._known.get(job.uid)
+        if previous is not None and previous[1] == job:
+            job = previous[1]
+        self._known[job.uid] = body, job
         return job
 
     def unread(self) -> Iterator[str]:
@@ -152,8 +158,8 @@ class StoreView:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        previous = self._known.peek(uid)
-        return previous is None or previous[0].body is not self._stores.jobs.get(uid)  # by identity (23)
+        previous = self._known.get(uid)
+        return previous is None or previous[0] is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
