@@ -30,7 +30,7 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.plan import demands
+from elastic_operator.plan import observed_jobs
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
@@ -560,7 +560,7 @@ def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, cap
     world = two_jobs(masters=True)
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"))
-    monkeypatch.setattr(demands, "demand_in_quarantine", fail)
+    monkeypatch.setattr(observed_jobs, "demand_in_quarantine", fail)
     caplog.clear()
     assert [demand.uid for demand in world.look().inputs.jobs] == ["uid-second"]
     assert "job=default/first" in caplog.text

@@ -1,4 +1,4 @@
-"""The planner's memory of each job from pass to pass, beside the job's plan, and all jobs of one pass.
+"""The planner's memory of each job from pass to pass, with the job's demand, and all jobs of one pass.
 
 The jobs of a pass are made from the jobs of the pass before, and only jobs that were observed again are examined (23).
 """
@@ -6,12 +6,17 @@ The jobs of a pass are made from the jobs of the pass before, and only jobs that
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elastic_operator.memory import SingleCache
-from elastic_operator.plan.facts.demand import JobDemand
-from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.cluster_view import ClusterView
+from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.requirements import JobShape
+from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.quarantined import demand_in_quarantine
+from elastic_operator.plan.job.remaining_pods import demand_of_pods, frozen_demand, unwanted_pods
 
 
 @dataclass(slots=True)
@@ -34,6 +39,51 @@ class JobMemory:
         if self.obs is not None and self.obs.job.quarantine:
             return self.quarantined
         return self.demanded.last
+
+    def renew_demand(self, view: ClusterView, obs: Observation) -> None:
+        """Make the job's demand. While its inputs do not change, the demand stays the same object.
+
+        The inputs are compared by `==`, which takes no time if they are the same objects. A new observation is compared
+        field by field, because a new demand would cost an allocation.
+        """
+        job = obs.job
+        if not obs.wants_pods:
+            pods = unwanted_pods(obs)
+            flavor = view.flavor_in_use(pods)
+            self.demanded.get((obs, flavor), demand_of_pods, job, pods, flavor)
+            self.good = None
+            return
+        key = obs, view.shape(job), view.assumed(job.uid), view.preemption_bar(job)
+        self.good = self.demanded.get(key, _demand_with, *key)
+
+    def note_quarantined(self, view: ClusterView, job: Job) -> None:
+        """Make the demand that counts while the job is quarantined: the last good one, or one made from its pods. If
+        neither can be made, or the error came from the allocation, there is none: the job's pods count as foreign pods.
+
+        An error in this method does not prolong the job's quarantine.
+        """
+        self.quarantined = None
+        if job.quarantine and job.quarantine.in_allocation:
+            return
+        try:
+            if self.good is not None:
+                self.quarantined = demand_in_quarantine(self.good, job.pods)
+            else:
+                self.quarantined = demand_of_pods(job, job.active_pods, view.flavor_in_use(job.active_pods))
+        except Exception as error:  # noqa: BLE001 - the view reports the error
+            view.note_unknown_demand(job, error)
+
+
+def _demand_with(
+    obs: Observation, shape: JobShape, assumed: tuple[Member, ...], bar: PreemptionBar | None
+) -> JobDemand:
+    """The demand of a job that may have pods; pods that are being created count as its members."""
+    demand = demand_of(obs, shape)
+    if assumed:
+        demand = with_members(demand, assumed)
+    if obs.job.needs_edit or obs.status.held_until:
+        demand = frozen_demand(demand)
+    return demand if bar is None else replace(demand, preemption_bar=bar)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.facts.decisions import Grant, Plan
@@ -169,8 +168,8 @@ class Planner:
         elif known is not None and known.job is job:  # by identity (23)
             obs = known
         else:
-            obs, in_allocation = Observation(job, job.status), job.quarantine.in_allocation
-            memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
+            obs = Observation(job, job.status)
+            memory.note_quarantined(view, job)
         self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs
@@ -209,7 +208,7 @@ class Planner:
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.quarantine:
             try:
-                renew_demand(view, memory, memory.obs)
+                memory.renew_demand(view, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
                 self.quarantine(view, uid, error)
 
