@@ -42,7 +42,7 @@ from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import NodeState, Observation
-from elastic_operator.plan.last_plans import LastPlan
+from elastic_operator.plan.observed_jobs import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
@@ -402,7 +402,7 @@ def test_only_jobs_with_another_observation_or_assignment_or_a_due_plan_need_pla
         first = [uid for uid in postponed if uid in needed]
         found = list(world.planner.may_need_plans(decisions, world.now))
         assert (set(found), found[: len(first)]) == (needed, first)
-        dues = [plan.due_monotonic for plan in world.planner.plans.all() if plan.due_monotonic > -inf]
+        dues = [plan.due_monotonic for plan in world.planner.last_plans() if plan.due_monotonic > -inf]
         assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in found[:1]:
             obs, assignment = all_obs[uid], decisions.allocation.find_assignment(uid)

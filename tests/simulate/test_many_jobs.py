@@ -11,7 +11,6 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import store_view as stored
 from elastic_operator.plan import planner
-from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.read import specs
 from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
@@ -84,7 +83,8 @@ def test_the_first_pass_of_a_new_leader_makes_few_plans_besides_those_with_pods_
         lost = next(iter(world.server.all(kinds.PODS)))
         world.server.remove(kinds.PODS, lost)
         world.operator.controller.forget()
-        world.operator.controller.planner.plans = LastPlans()
+        for memory in world.operator.controller.planner._jobs.values():
+            memory.last_plan = None
         planned = list[str]()
         reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, planned)
         with patch.object(planner, "reconcile", reconcile):

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf
 
-from elastic_api.status import JobStatus
 from elastic_operator.memory import DelayQueue
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.job.observation import Observation
-
-
-@dataclass(frozen=True, slots=True)
-class LastPlan:
-    """A job's last plan: its input, its status, and when it is made again if nothing changes."""
-
-    obs: Observation
-    assignment: Assignment | None
-    due_monotonic: float
-    status: JobStatus
-
-    def is_current(self, obs: Observation, at: float) -> bool:
-        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due_monotonic  # unchanged means identical (23)
+from elastic_operator.plan.observed_jobs import JobMemory, LastPlan
 
 
 class LastPlans:
-    """The last plans, by the uids of jobs. All times are monotonic."""
+    """The last plans, each in the planner's memory of its job. All times are monotonic.
 
-    def __init__(self) -> None:
-        self._last: dict[str, LastPlan | None] = {}
-        """The last plan of each job that was observed; None before its first one."""
+    Args:
+        memory_of: By a job's uid, the planner's memory of the job; None if the job is deleted.
+    """
+
+    def __init__(self, memory_of: Callable[[str], JobMemory | None]) -> None:
+        self._memory_of = memory_of
         self._due = DelayQueue()
         """When each plan is due."""
         self._outdated: dict[str, None] = {}
@@ -40,24 +28,20 @@ class LastPlans:
 
     def note_observed(self, uids: Iterable[str]) -> None:
         """Note that these jobs were observed again, so their plans may be outdated."""
-        for uid in uids:
-            self._last.setdefault(uid)
-            self._outdated[uid] = None
+        self._outdated.update(dict.fromkeys(uids))
 
     def note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun."""
         uid = planned.obs.job.uid
-        if uid in self._last:
-            self._last[uid] = planned
+        if (memory := self._memory_of(uid)) is not None:
+            memory.last_plan = planned
             self._due.set(uid, planned.due_monotonic)
             self._outdated.pop(uid, None)
 
     def last_plan(self, uid: str) -> LastPlan | None:
         """The job's last plan; None before its first one."""
-        return self._last.get(uid)
-
-    def all(self) -> Iterator[LastPlan]:
-        return (planned for planned in self._last.values() if planned is not None)
+        memory = self._memory_of(uid)
+        return memory.last_plan if memory is not None else None
 
     def next_due_monotonic(self) -> float:
         """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
@@ -82,7 +66,7 @@ class LastPlans:
     def _is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, apart from the words of its messages."""
         uid = obs.job.uid
-        known = self._last.get(uid)
+        known = self.last_plan(uid)
         if known is None or not known.is_current(obs, at):
             return False
         assignment = allocation.find_assignment(uid)  # an unchanged one is mostly the same object
@@ -99,15 +83,14 @@ class LastPlans:
 
     def requeue(self, uid: str) -> None:
         """Plan for that job again. Until then, metrics show its last plan."""
-        if uid not in self._last:
+        if (memory := self._memory_of(uid)) is None:
             return
-        if (planned := self._last[uid]) is not None:
-            self._last[uid] = replace(planned, due_monotonic=-inf)
+        if memory.last_plan is not None:
+            memory.last_plan = replace(memory.last_plan, due_monotonic=-inf)
         self._due.drop(uid)
         self._outdated[uid] = None
 
     def drop(self, uid: str) -> None:
         """Forget a deleted job."""
-        self._last.pop(uid, None)
         self._due.drop(uid)
         self._outdated.pop(uid, None)
