@@ -64,11 +64,6 @@ class Grant:
     """The kept pods (uids) whose release is deferred, because their preemptors may be unable to use the room (139)."""
 
     @property
-    def waits(self) -> bool:
-        """Whether the whole release is deferred: no pod of the job is deleted for others yet."""
-        return bool(self.deferred) and not self.assignment.release
-
-    @property
     def message(self) -> str:
         return self.size_reason.message
 
