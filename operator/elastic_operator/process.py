@@ -39,6 +39,7 @@ from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.job_times import JobTimes
@@ -99,10 +100,13 @@ class Process:
         self.times = JobTimes()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        """The one set of the process, in which all its parts mark jobs (200)."""
         self.ledger = Ledger(
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
             gpu_resources=settings.allocation.gpu_resources,
+            dirty_jobs=self.dirty_jobs,
             on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
@@ -291,6 +295,7 @@ class Process:
         return make_controller(
             planner=planner,
             ledger=self.ledger,
+            dirty_jobs=self.dirty_jobs,
             executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
             settings=self.settings,
             metrics=self.metrics,

@@ -30,6 +30,7 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.plan import observed_jobs
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
@@ -101,11 +102,14 @@ class World:
         self.settings = settings or Settings()
         self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
-        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        self.ledger = Ledger(
+            job_of=self.stores.jobs.get, parse=parse_pod_name, dirty_jobs=self.dirty_jobs, now=lambda: self.now
+        )
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes = FailedWrites(self.ledger.dirty_jobs)
-        self.answers = DryRunAnswers(self.ledger.dirty_jobs, lambda: self.stored.reader.external_changes.note_change())
+        self.failed_writes = FailedWrites(self.dirty_jobs)
+        self.answers = DryRunAnswers(self.dirty_jobs, lambda: self.stored.reader.external_changes.note_change())
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -115,10 +119,10 @@ class World:
     def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        faults = quarantine.Quarantine(dirty_jobs=self.ledger.dirty_jobs)
+        faults = quarantine.Quarantine(dirty_jobs=self.dirty_jobs)
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=faults)
-        logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
-        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, self.answers)
+        logs = FailureLogs(None, lambda _: "pytorch", self.dirty_jobs, lambda: None)
+        return StoreView(reader, self.dirty_jobs, logs.with_logs, self.failed_writes.feedback, self.answers)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))

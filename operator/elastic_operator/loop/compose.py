@@ -22,6 +22,7 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.facts.job import FaultStage, JobFeedback
@@ -41,6 +42,7 @@ def make_controller(
     *,
     planner: Planner,
     ledger: Ledger,
+    dirty_jobs: DirtyJobs,
     executor: PlanExecutor,
     settings: Settings,
     metrics: Metrics,
@@ -51,12 +53,13 @@ def make_controller(
     """A controller with all its parts.
 
     Args:
+        dirty_jobs: The one set of the process, in which all its parts mark jobs.
         is_fresh: Whether the stores can be trusted to create pods.
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
     session, stores, clock = executor.session, executor.stores, executor.session.clock
-    awake, dirty_jobs = asyncio.Event(), ledger.dirty_jobs
+    awake = asyncio.Event()
     quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
     pruned_fields = executor.pruned_fields
     reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=pruned_fields)
@@ -95,7 +98,7 @@ def make_controller(
         quarantine.note_success(uid)
         answers.note_created(uid)
 
-    view = StoreView(reader, logs.with_logs, feedback, answers)
+    view = StoreView(reader, dirty_jobs, logs.with_logs, feedback, answers)
     dispatcher = Dispatcher(
         executor=executor,
         shapes=reader.shapes,

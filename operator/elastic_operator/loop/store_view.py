@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
-from elastic_operator.memory import SingleCache, drop_absent
+from elastic_operator.memory import DirtyJobs, SingleCache, drop_absent
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
@@ -28,6 +28,7 @@ class StoreView:
     """The cluster as the stores showed it at the last `refresh`: a `ClusterView`, which describes its methods.
 
     Args:
+        dirty_jobs: The jobs to read again.
         with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
             failed pod is shown as running.
         feedback: By a job's uid and generation, its news beside its object and its pods.
@@ -37,12 +38,13 @@ class StoreView:
     def __init__(
         self,
         reader: Reader,
+        dirty_jobs: DirtyJobs,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         feedback: Callable[[str, int], JobFeedback],
         answers: DryRunAnswers | None = None,
     ) -> None:
         self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or DryRunAnswers(reader.ledger.dirty_jobs, reader.external_changes.note_change)
+        self._answers = answers or DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
@@ -50,7 +52,7 @@ class StoreView:
         """Each job as it was read last, with its object."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
-        self._dirty_jobs = self._ledger.dirty_jobs
+        self._dirty_jobs = dirty_jobs
         self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
         self._on_hold: set[str] = set()
         """The jobs (uids) on hold. They are read again after each external change (143)."""
