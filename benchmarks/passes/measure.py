@@ -22,7 +22,6 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller, WakeUp
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
@@ -63,11 +62,14 @@ class Operator:
         planner = Planner(metrics.allocate.time)
         self._statuses = PolicyStatuses(session, self.stores.policies, planner, now=clock.time)
         self.controller = make_controller(
+            session,
+            self.stores,
+            self.events,
             planner=planner,
             ledger=ledger,
             dirty_jobs=dirty_jobs,
-            executor=PlanExecutor(session, self.stores, self.events, settings.build("elastic-system")),
             settings=settings,
+            build=settings.build("elastic-system"),
             metrics=metrics,
             is_fresh=lambda: True,
             times=JobTimes(),

@@ -38,7 +38,6 @@ from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
@@ -291,17 +290,20 @@ class Process:
             self.quotas.pass_ended(decisions)
 
     def _controller(self, planner: Planner, events: EventRecorder) -> Controller:
-        build = self.settings.build(namespace())
         return make_controller(
+            self.session,
+            self.stores,
+            events,
             planner=planner,
             ledger=self.ledger,
             dirty_jobs=self.dirty_jobs,
-            executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
             settings=self.settings,
+            build=self.settings.build(namespace()),
             metrics=self.metrics,
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
+            on_status_written=self._job_written,
         )
 
     async def _beat(self) -> None:

@@ -13,7 +13,6 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
@@ -66,13 +65,16 @@ class Operator:
         self.fresh = True
         """Whether its stores can be trusted to create pods."""
         self.controller = make_controller(
+            self.wire,  # type: ignore[arg-type]
+            self.stores,
+            self.events,
             planner=Planner(metrics.allocate.time),
             ledger=self.ledger,
             dirty_jobs=dirty_jobs,
-            executor=PlanExecutor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
             settings=SETTINGS.model_copy(
                 update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
             ),
+            build=BUILD,
             metrics=metrics,
             is_fresh=lambda: self.fresh,
             times=self.times,

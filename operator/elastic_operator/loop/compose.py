@@ -7,6 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from elastic_api.status import JobStatus
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -25,7 +29,7 @@ from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.memory import DirtyJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
-from elastic_operator.plan.facts.job import FaultStage, JobFeedback
+from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -39,16 +43,20 @@ from elastic_worker.contract import MAIN_CONTAINER
 
 
 def make_controller(
+    session: Session,
+    stores: Stores,
+    events: EventRecorder,
     *,
     planner: Planner,
     ledger: Ledger,
     dirty_jobs: DirtyJobs,
-    executor: PlanExecutor,
     settings: Settings,
+    build: BuildSettings,
     metrics: Metrics,
     is_fresh: Callable[[], bool],
     times: JobTimes,
     on_decisions: Callable[[PassDecisions], None] = lambda _: None,
+    on_status_written: Callable[[Job, JobStatus], None] = lambda _job, _status: None,
 ) -> Controller:
     """A controller with all its parts.
 
@@ -57,12 +65,12 @@ def make_controller(
         is_fresh: Whether the stores can be trusted to create pods.
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
+        on_status_written: Called for each status that was written, with the job as it was before.
     """
-    session, stores, clock = executor.session, executor.stores, executor.session.clock
-    awake = asyncio.Event()
+    awake, clock = asyncio.Event(), session.clock
+    executor = PlanExecutor(session, stores, events, build, on_status_written)
     quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
-    pruned_fields = executor.pruned_fields
-    reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=pruned_fields)
+    reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=executor.pruned_fields)
     limiter = EvictionLimiter(settings.reclaim, count_evicted=metrics.evictions.inc)
     nominator = Nominator(
         session,
@@ -70,7 +78,7 @@ def make_controller(
         reader.nomination_progress,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
-        events=executor.events,
+        events=events,
         metrics=metrics,
         now=clock.time,
         on_change=awake.set,
@@ -111,9 +119,7 @@ def make_controller(
         on_pods_created=on_pods_created,
         on_pod_rejected=answers.note_refused_create,
     )
-    dry_runs = DryRuns(
-        answers, DryRunner(session, stores, executor.build).ask, dispatcher.note_refused_dry_run, requeue
-    )
+    dry_runs = DryRuns(answers, DryRunner(session, stores, build).ask, dispatcher.note_refused_dry_run, requeue)
     forecasts = Forecasts(view, planner, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
         planner=planner,
@@ -149,7 +155,7 @@ def make_controller(
         dry_runs=dry_runs,
         forecasts=forecasts,
         logs=logs,
-        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
+        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,
