@@ -48,8 +48,8 @@ class StoreView:
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
-        self._known: dict[str, tuple[objects.CustomObject, Job]] = {}
-        """Each job as it was read last, with its object."""
+        self._bodies: dict[str, objects.CustomObject] = {}
+        """The object from which each job was read last."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._dirty_jobs = dirty_jobs
@@ -78,7 +78,7 @@ class StoreView:
         return self
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
-        drop_absent(present, self._known)
+        drop_absent(present, self._bodies)
         self._on_hold &= present
 
     def take_dirty(self) -> Collection[str] | None:
@@ -102,13 +102,13 @@ class StoreView:
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self._known = {}
+        self._bodies = {}
         self._dirty_jobs.mark_all()
 
     def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
-            self._known.pop(uid, None)
+            self._bodies.pop(uid, None)
             self._dirty_jobs.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -120,7 +120,6 @@ class StoreView:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def read_job(self, uid: str) -> Job:
-        """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.quarantine:
             self._answers.job_read(job)
@@ -129,23 +128,15 @@ class StoreView:
     def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
         assert body is not None, "the job is in the store"
-        meta = body.metadata
+        self._bodies[uid], meta = body, body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            return self._remember(body, self.reader.jobs.job_without_spec(body, self._ledger.own_pods(uid), fault))
+            return self.reader.jobs.job_without_spec(body, self._ledger.own_pods(uid), fault)
         own, specs = self._ledger.own_pods(uid), self.reader.specs
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        job = self._remember(body, self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation)))
+        job = self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
         (self._on_hold.discard if job.status.held_until is None else self._on_hold.add)(uid)
-        return job
-
-    def _remember(self, body: objects.CustomObject, job: Job) -> Job:
-        """Remember the job. If the previous one is equal, that object stays the job (23)."""
-        previous = self._known.get(job.uid)
-        if previous is not None and previous[1] == job:
-            job = previous[1]
-        self._known[job.uid] = body, job
         return job
 
     def unread(self) -> Iterator[str]:
@@ -160,8 +151,7 @@ class StoreView:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        previous = self._known.get(uid)
-        return previous is None or previous[0] is not self._stores.jobs.get(uid)  # by identity (23)
+        return self._bodies.get(uid) is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
