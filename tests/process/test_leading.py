@@ -109,7 +109,7 @@ async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replic
     assert replica.stores.jobs._listeners == listeners, "the stores outlive the leader"
 
 
-async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_reads_none(replica, monkeypatch):
+async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_parses_none(replica, monkeypatch):
     read: list[str] = []
     made: list[Controller] = []
     elector: list[LeaderElector] = []
