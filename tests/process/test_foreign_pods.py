@@ -25,9 +25,10 @@ from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, Fo
 from elastic_operator.read.foreign.reservation import (
     CONDITION,
     FIRST_AVOIDED_SECONDS,
-    MAX_ANNOTATION,
     MAX_AVOIDED,
     MAX_AVOIDED_SECONDS,
+    MAX_CHARACTERS,
+    MAX_VICTIMS,
     Reservation,
     reservation_of,
 )
@@ -288,6 +289,7 @@ def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     assert not world.look().promised_node
 
 
+MANY_NODES = {f"n{number}": {"times": 1, "until": 0} for number in range(MAX_AVOIDED + 1)}
 UNREADABLE = {
     "no JSON": "no JSON",
     "a list": "[]",
@@ -295,7 +297,9 @@ UNREADABLE = {
     "a word for a time": '{"node": "n1", "until": "soon"}',
     "null": "null",
     "nested deeper than programs like to follow": '{"x":' + "[" * 5000,
-    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MAX_ANNOTATION + '"}',
+    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MAX_CHARACTERS + '"}',
+    "more victims than the operator names": json.dumps({"node": "n1", "victims": [""] * (MAX_VICTIMS + 1)}),
+    "more nodes to avoid than the operator names": json.dumps({"node": "n1", "avoid": MANY_NODES}),
 }
 
 

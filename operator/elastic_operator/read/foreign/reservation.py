@@ -11,6 +11,7 @@ it.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
@@ -28,8 +29,12 @@ _MAX_TIMES = 10
 """After this many reservations ran out on a node, the time does not grow any more."""
 MAX_AVOIDED = 16
 """The most nodes that are remembered for one pod; the earliest nodes are forgotten first."""
-MAX_ANNOTATION = 16_384
-"""The longest annotation that is read: three times the length of the longest one that the operator wrote."""
+MAX_VICTIMS = 10_000
+"""The most victims that a reservation names: more than two of the largest jobs have pods. Kubernetes does not limit the
+message of a pod's condition, but etcd takes no request over 1.5 MiB. A reservation of this many victims has 0.4 MB.
+"""
+MAX_CHARACTERS = 1_048_576
+"""A longer text is not read: the operator writes none."""
 MAX_ANNOTATED_SECONDS = 600.0
 """An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
@@ -41,17 +46,17 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    `victims` are the pods (uids) that make room for the pod (203). No node is reserved for the pod before
-    `backoff_until` (139).
+    `victims` are the pods (uids) that make room for the pod (203); the first `MAX_VICTIMS` of them are written. No node
+    is reserved for the pod before `backoff_until` (139).
     """
 
     node: str = ""
     since: float = 0.0
     until: float = 0.0
-    avoid: dict[str, Attempts] = {}
+    avoid: Annotated[dict[str, Attempts], msgspec.Meta(max_length=MAX_AVOIDED)] = {}
     backoff_until: float = msgspec.field(name="rests_until", default=0.0)
     """The conditions of pods have this time by its older name."""
-    victims: tuple[str, ...] = ()
+    victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_VICTIMS)] = ()
 
     def is_in_force(self, now: float) -> bool:
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
@@ -108,11 +113,12 @@ def condition_of(reservation: Reservation, pod: Pod, now: float) -> dict[str, st
     """The condition that shows this reservation of the pod, as `reservation_of` reads it; `now` is epoch seconds."""
     if is_annotated(pod) and pod.metadata.annotations.reserved:  # which may have been forged
         reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+    written = msgspec.structs.replace(reservation, victims=reservation.victims[:MAX_VICTIMS])
     return {
         "type": CONDITION,
         "status": "True" if reservation.node else "False",
         "reason": "NodeReserved" if reservation.node else "NoNodeReserved",
-        "message": msgspec.json.encode(reservation).decode(),
+        "message": msgspec.json.encode(written).decode(),
         "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
     }
 
@@ -140,7 +146,7 @@ def _annotated(pod: Pod) -> Reservation:
 
 
 def _read(text: str) -> Reservation:
-    if not text or len(text) > MAX_ANNOTATION:
+    if not text or len(text) > MAX_CHARACTERS:
         return Reservation()
     try:
         return msgspec.json.decode(text, type=Reservation)
