@@ -34,7 +34,6 @@ from elastic_operator.read.foreign.reservation import (
 )
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
-from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0
@@ -80,13 +79,11 @@ class World:
         said: str = NO_GPU,
         nominated: str = "",
         reservation: Reservation | str = "",
-        annotated: Reservation | str = "",
         labels: dict[str, str] | None = None,
         **spec: Any,
     ) -> objects.Pod:
         """A plain pod that kube-scheduler said this of, as it is from now on."""
         self.revision += 1
-        text = annotated if isinstance(annotated, str) else _json(annotated)
         conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
         if reservation:
             told = reservation if isinstance(reservation, str) else _json(reservation)
@@ -100,7 +97,6 @@ class World:
             phase="Pending",
             spec={"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
             status={"conditions": conditions, "nominatedNodeName": nominated},
-            annotations={contract.ANNOTATION_RESERVED: text} if text else {},
             labels=labels or {},
         )
         self.pods.observe(found)
@@ -304,35 +300,11 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE.keys())
-@pytest.mark.parametrize("where", ["reservation", "annotated"])
-def test_a_reservation_that_cannot_be_read_says_nothing(text: str, where: str):
+def test_a_reservation_that_cannot_be_read_says_nothing(text: str):
     world = World()
-    pod = world.pod(nominated="n1", **{where: text})
+    pod = world.pod(nominated="n1", reservation=text)
     assert reservation_of(pod) == Reservation()
     assert world.look().nominated == "n1"
-
-
-FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Attempts(1, NOW + 30)})
-
-
-def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
-    world = World()
-    world.pod(annotated=FOR_EVER)
-    pod = world.look()
-    assert (pod.reserved, pod.promised_node, may_go_to(pod)) == ("", "", ["n1", "n2"])
-    assert (world.foreign_pods.expired, world.foreign_pods.renewable) == ((), ())
-    world.pod(annotated=FOR_EVER, nominated="n2")
-    assert (world.look().reserved, world.look().nominated) == ("", "n2")
-
-
-def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
-    world = World()
-    world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
-    assert world.look().reserved == "n1"
-    assert [waiting.pod.metadata.uid for waiting in world.foreign_pods.renewable] == ["u"]
-    world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
-    assert (world.look().reserved, world.foreign_pods.renewable) == ("n1", ())
-    assert world.look(NOW + 30).reserved == ""
 
 
 def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():

@@ -33,7 +33,7 @@ from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, S
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_JOB_NAME
+from elastic_worker.contract import LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -123,16 +123,14 @@ async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
 
 
 async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str], *, urgency: Urgency) -> Pod:
-    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition; the annotation of
-    older releases is removed. Raises like `annotate_pod`.
+    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition. Raises like
+    `annotate_pod`.
     """
     meta = pod.metadata
-    body: dict[str, Any] = {
+    body = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "status": {"nominatedNodeName": node or None, "conditions": [condition]},
     }
-    if meta.annotations.reserved:
-        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
     path = f"{_pod(meta.namespace, meta.name)}/status"
     return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, urgency=urgency), Pod)
 

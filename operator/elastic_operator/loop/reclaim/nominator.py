@@ -262,7 +262,7 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            condition = condition_of(reservation, pod, self.now())
+            condition = condition_of(reservation, self.now())
             written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)

@@ -29,7 +29,7 @@ from elastic_operator.read.foreign.foreign_pod import (
 )
 from elastic_operator.read.foreign.gang_key import gang_of
 from elastic_operator.read.foreign.gang_nodes import GangNodes
-from elastic_operator.read.foreign.reservation import Reservation, is_annotated, is_renewable, reservation_of
+from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.read.foreign.whole_gangs import WholeGangs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
@@ -153,7 +153,7 @@ class ForeignPods:
             waiting
             for waiting in self._waiting.values()
             if is_renewable(waiting.pod, waiting.reservation, now)
-            and (rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod))
+            and (rivals or not waiting.waits or may_evict(waiting.pod))
         )
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:

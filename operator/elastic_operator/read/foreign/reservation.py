@@ -4,8 +4,7 @@ operator made it.
 `status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
 sets the field must clear it (41). The condition is part of the same write. It says until when the pod has the place,
 and on which nodes earlier reservations ran out, so that a new leader finds everything there (45). Both fields are in
-the status, which no user may write. Releases up to 0.2 used an annotation instead of the condition; users could forge
-it.
+the status, which no user may write.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ message of a pod's condition, but etcd takes no request over 1.5 MiB. A reservat
 """
 MAX_CHARACTERS = 1_048_576
 """A longer text is not read: the operator writes none."""
-MAX_ANNOTATED_SECONDS = 600.0
-"""An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
 """A reservation that begins more than this in the future was written before the clock was set back."""
@@ -88,7 +85,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _believed(times: int) -> int:
-    """The number, cut to 0 and `_MAX_TIMES`, because anybody may have written an annotation."""
+    """The number, cut to 0 and `_MAX_TIMES`, whatever is written."""
     return min(max(times, 0), _MAX_TIMES)
 
 
@@ -99,9 +96,7 @@ def reservation_of(pod: Pod) -> Reservation:
     kube-scheduler removes a nomination after each failed try; the reservation stays, see `is_renewable`.
     """
     condition = find_condition(pod.status.conditions, CONDITION)
-    if condition is None:
-        return _annotated(pod)
-    found = _read(condition.message)
+    found = _read(condition.message) if condition is not None else Reservation()
     return (
         found
         if pod.status.nominated_node_name in (found.node, "")
@@ -109,10 +104,8 @@ def reservation_of(pod: Pod) -> Reservation:
     )
 
 
-def condition_of(reservation: Reservation, pod: Pod, now: float) -> dict[str, str]:
-    """The condition that shows this reservation of the pod, as `reservation_of` reads it; `now` is epoch seconds."""
-    if is_annotated(pod) and pod.metadata.annotations.reserved:  # which may have been forged
-        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+def condition_of(reservation: Reservation, now: float) -> dict[str, str]:
+    """The condition that shows this reservation, as `reservation_of` reads it; `now` is epoch seconds."""
     written = msgspec.structs.replace(reservation, victims=reservation.victims[:MAX_VICTIMS])
     return {
         "type": CONDITION,
@@ -124,25 +117,8 @@ def condition_of(reservation: Reservation, pod: Pod, now: float) -> dict[str, st
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
-    """Whether the reservation must be written again: it is in force, but its nomination was removed, or it is only an
-    annotation.
-    """
-    return reservation.is_in_force(now) and (not pod.status.nominated_node_name or is_annotated(pod))
-
-
-def is_annotated(pod: Pod) -> bool:
-    """Whether the reservation is only in an annotation, and not in a condition of the pod."""
-    return find_condition(pod.status.conditions, CONDITION) is None
-
-
-def _annotated(pod: Pod) -> Reservation:
-    """The reservation in an annotation of a release before 0.3, if the pod has its nomination, too.
-
-    Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and does not
-    count after that.
-    """
-    found = _read(pod.metadata.annotations.reserved)
-    return found if found.node and pod.status.nominated_node_name == found.node else Reservation()
+    """Whether the reservation must be written again: it is in force, but its nomination was removed."""
+    return reservation.is_in_force(now) and not pod.status.nominated_node_name
 
 
 def _read(text: str) -> Reservation:
