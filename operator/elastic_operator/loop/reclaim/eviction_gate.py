@@ -27,7 +27,7 @@ from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import NewPods, Plan
 from elastic_operator.plan.facts.eviction_limits import PreemptorKey
-from elastic_operator.plan.job.deferred_release import DeferredRelease
+from elastic_operator.plan.job.deferred_release import DeferredRelease, pods_to_defer
 from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
 
@@ -78,7 +78,10 @@ class EvictionGate:
         longest = FOREIGN_POD_ANSWERS_SECONDS if allocation.has_foreign_preemptors(uid) else ALL_ANSWERS_SECONDS
         if now < self._waits_since.setdefault(uid, now) + longest:
             return DeferredRelease(frozenset(released))
-        return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
+        preemptors = allocation.preemptors_by_pod(uid)
+        return DeferredRelease(
+            pods_to_defer(allocation.demand(uid), allocation.assignment(uid), preemptors, waiting), waiting
+        )
 
     @property
     def awaiting_dry_runs(self) -> int:
