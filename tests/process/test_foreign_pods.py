@@ -15,6 +15,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.decisions import Nomination
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import Attempts
@@ -50,7 +51,6 @@ class World:
     pods: Store[objects.Pod] = field(default_factory=Store)
     volumes: dict[str, Any] = field(default_factory=dict)
     backoff: dict[str, PodBackoff] = field(default_factory=dict)
-    emptied: set[str] = field(default_factory=set)
     revision: int = 100
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
-            progress=SimpleNamespace(backoff=self.backoff.get, cleared_nodes=self.emptied),
+            progress=SimpleNamespace(backoff=self.backoff.get),
         )
 
     foreign_pods: ForeignPods = field(init=False)
@@ -101,6 +101,11 @@ class World:
         )
         self.pods.observe(found)
         return found
+
+    def clear(self, *nodes: str) -> None:
+        """Pods are about to be evicted from these nodes."""
+        nominations = [Nomination("v", "team", "v", node, evicts_from={"job": "a/job"}) for node in nodes]
+        self.foreign_pods.note_served(nominations, frozenset(), frozenset(), NOW)
 
     def look(self, now: float = NOW) -> ForeignPod:
         """What is read of it."""
@@ -335,13 +340,14 @@ WAITS_FOR_ROOM = {
 @pytest.mark.parametrize(("spec", "rival", "renewed"), WAITS_FOR_ROOM.values(), ids=WAITS_FOR_ROOM.keys())
 def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_could_take_it(spec, rival, renewed):
     """kube-scheduler takes the nomination away at each try in vain, and 250 pods were nominated 1,540 times."""
-    world = World(emptied={"n1"})
+    world = World()
+    world.clear("n1")
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
     world.foreign_pods.refresh(NOW)
     assert len(world.foreign_pods.renewable) == renewed
-    world.emptied.clear()
+    world.clear()
     world.foreign_pods.refresh(NOW)
     assert len(world.foreign_pods.renewable) == 1
 
@@ -400,10 +406,11 @@ def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_on
 
 
 def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
-    world = World(emptied={"n1"})
+    world = World()
+    world.clear("n1")
     world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert world.look(NOW).reserved == "n1"
-    world.emptied.clear()
+    world.clear()
     gone = NOW + 29.6
     assert world.look(gone).reserved == "n1"
     assert world.look(gone + Settings().reclaim.reservation_seconds - 0.1).reserved == "n1"
@@ -411,7 +418,8 @@ def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
 
 
 def test_those_who_never_go_keep_no_place_for_others():
-    world = World(emptied={"n1"})
+    world = World()
+    world.clear("n1")
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]

@@ -153,7 +153,8 @@ async def test_the_end_of_a_reservation_is_told_once_however_often_the_next_one_
 
 async def test_a_prolonged_reservation_that_moves_to_another_node_has_not_run_out() -> None:
     """Its written end is over, but the pods on its node are still leaving (145). Then another pod takes the node."""
-    world = World(emptied={"n2"})
+    world = World()
+    world.clear("n2")
     world.pod(nominated="n2", reservation=Reservation("n2", gang.NOW - 60, gang.NOW - 30))
     assert world.look(gang.NOW).reserved == "n2"
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()

@@ -88,7 +88,6 @@ class Nominator:
         """
         self._by_victim_job, self._by_gang = {}, {}
         self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
-        self.progress.cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
