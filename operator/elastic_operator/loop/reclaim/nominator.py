@@ -21,7 +21,7 @@ from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.cluster.write_queue import Urgency
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.plan.facts.decisions import Event, EventReason, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.waits import FUTILE_TRIES
 from elastic_operator.read.foreign.foreign_pod import NOMINATION_RETRY_SECONDS, NominationProgress
@@ -175,7 +175,7 @@ class Nominator:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
-        self.events.record(pod_subject(pod), Event("QuotaReclaimed", text))
+        self.events.record(pod_subject(pod), Event(EventReason.QUOTA_RECLAIMED, text))
         return True
 
     def _grace_seconds(self, victims: Iterable[str]) -> int:
@@ -227,7 +227,7 @@ class Nominator:
         else:
             text += " The operator tries another node, and avoids this one for a while."
         log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
-        self.events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self.events.record(pod_subject(pod), Event(EventReason.RESERVATION_EXPIRED, text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""

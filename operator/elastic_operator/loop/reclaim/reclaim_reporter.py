@@ -15,7 +15,7 @@ from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.text import listed, names_of, pods
@@ -71,7 +71,7 @@ class ReclaimReporter:
             pod = self.pods.get(demand.uid) if one.is_foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and hit.needs_higher_limit:
-                self.events.record(subject, Event(why.code, why.message, "Warning"))
+                self.events.record(subject, Event(EventReason.RECLAIM_TOO_LARGE, why.message, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
@@ -83,7 +83,7 @@ class ReclaimReporter:
                 names = ", ".join(names_of(preemptors))
                 text = f"{pods(len(new))} would be evicted for {names}. reclaim.mode is DryRun."
                 log.info("event recorded job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
-                self.events.record(job, Event("WouldReclaim", text))
+                self.events.record(job, Event(EventReason.WOULD_RECLAIM, text))
                 self.metrics.would_evict.inc(len(new))
 
     def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
@@ -100,7 +100,7 @@ class ReclaimReporter:
             )
             meta = pod.metadata
             log.info("event recorded pod=%s/%s event=NoRoomForGang message=%r", meta.namespace, meta.name, text)
-            self.events.record(pod_subject(pod), Event("NoRoomForGang", text))
+            self.events.record(pod_subject(pod), Event(EventReason.NO_ROOM_FOR_GANG, text))
 
     def _job_of(self, uid: str) -> Subject | None:
         job = self.jobs.get(uid)

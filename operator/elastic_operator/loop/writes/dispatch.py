@@ -22,7 +22,7 @@ from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWri
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Plan
+from elastic_operator.plan.facts.decisions import Event, EventReason, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
@@ -207,7 +207,7 @@ class Dispatcher:
             self.note(job, error)
             return
         text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
-        self.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.executor.record_events(job, [Event(EventReason.SCALE_UP_BLOCKED, text, "Warning")])
 
     def note(self, job: Job, error: ClusterError) -> None:
         """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
@@ -222,7 +222,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", in_words(error), "Warning")])
+            self.executor.record_events(job, [Event(EventReason.WRITE_FAILED, in_words(error), "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:
