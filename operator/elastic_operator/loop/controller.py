@@ -240,7 +240,7 @@ class Controller:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
         self.nominator.plan(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
-        waiting_for_limits = {one.demand.uid for one in allocation.held_up}
+        waiting_for_limits = {one.demand.uid for one in allocation.over_eviction_limit}
         served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
         first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))

@@ -31,13 +31,13 @@ class ReclaimReporter:
     metrics: Metrics
 
     def __post_init__(self) -> None:
-        self._held_up: frozenset[tuple[str, bool]] = frozenset()
+        self._over_eviction_limit: frozenset[tuple[str, bool]] = frozenset()
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(self.metrics, is_bound=self._is_bound)
 
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Report on a new allocation, made from that input."""
-        self._report_held_up(allocation)
+        self._report_over_eviction_limit(allocation)
         self.metrics.not_lasting.inc(len(allocation.withheld))
         self.metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
@@ -55,13 +55,13 @@ class ReclaimReporter:
         pod = self.pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
-    def _report_held_up(self, allocation: Allocation) -> None:
-        """Report each entry that a limit on evictions holds up, once per wait."""
-        previous = self._held_up
-        self._held_up = frozenset((one.demand.uid, one.hit.needs_higher_limit) for one in allocation.held_up)
-        self.metrics.waiting_for_limit.set(len(allocation.held_up))
-        self.metrics.too_large.set(sum(one.hit.needs_higher_limit for one in allocation.held_up))
-        for one in allocation.held_up:
+    def _report_over_eviction_limit(self, allocation: Allocation) -> None:
+        """Report each entry that a limit on evictions stops, once per wait."""
+        over, previous = allocation.over_eviction_limit, self._over_eviction_limit
+        self._over_eviction_limit = frozenset((one.demand.uid, one.hit.needs_higher_limit) for one in over)
+        self.metrics.waiting_for_limit.set(len(over))
+        self.metrics.too_large.set(sum(one.hit.needs_higher_limit for one in over))
+        for one in over:
             demand, hit = one.demand, one.hit
             if (demand.uid, hit.needs_higher_limit) in previous:
                 continue

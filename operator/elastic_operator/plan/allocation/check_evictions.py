@@ -6,7 +6,7 @@ many small jobs, gets its GPUs in slices. All pods for a job's minimum are preem
 the limit, the job waits until an administrator raises the limit.
 
 A default limit never blocks a guarantee: each minute, one preemptor of each team may exceed the limit while the team
-stays within its guarantee. If the cluster's limit holds up a preemptor for more than a minute, the limit is reserved
+stays within its guarantee. If the cluster's limit stops a preemptor for more than a minute, the limit is reserved
 for the first such preemptor, provided that the limit allows its preemption at all.
 """
 
@@ -58,8 +58,8 @@ class EvictionLimitHit:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUp:
-    """A job that a limit on evictions holds up, or a foreign pod as a job of one pod."""
+class OverEvictionLimit:
+    """A preemptor that a limit on evictions stops: a job, or a foreign pod as a job of one pod."""
 
     demand: JobDemand
     is_foreign_pod: bool

@@ -29,7 +29,7 @@ def round_sizes_down(state: AllocationState) -> None:
 
 def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool:
     """Give the job its next allowed size, if it may have that size and all its new pods fit; returns whether it did."""
-    state.victims.held_up.pop(entry, None)
+    state.victims.over_eviction_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
@@ -83,7 +83,7 @@ def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool
         state, entry, entry.missing_roles(size), Candidates(state, entry, entry.gpus_missing(size), growing=True)
     ):
         return True
-    if entry in state.victims.held_up:
+    if entry in state.victims.over_eviction_limit:
         short.refuse(key, workers)
     else:
         short.add(key, workers)

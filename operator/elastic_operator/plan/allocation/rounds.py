@@ -82,7 +82,7 @@ class Admissions:
         if entry in self._tried:
             return
         self._tried.add(entry)
-        self._state.victims.held_up.pop(entry, None)
+        self._state.victims.over_eviction_limit.pop(entry, None)
         for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
             if other.team == entry.team and other.position < entry.position and _waits(other):
                 self._serve(other, entitlement)
@@ -120,8 +120,8 @@ class Admissions:
         key = None if None in kinds else frozenset(kinds.items())
         if key and state.this_pass.answers.get("refused", (entitlement, key)):
             return
-        for entry in gang:  # tried again: whether a limit on evictions holds it up is found again
-            state.victims.held_up.pop(entry, None)
+        for entry in gang:  # tried again: whether it is over a limit on evictions is found again
+            state.victims.over_eviction_limit.pop(entry, None)
         need = Counter[Account | None]()
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.demand.minimum)

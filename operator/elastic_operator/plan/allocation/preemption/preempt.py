@@ -37,7 +37,7 @@ def preempt(
         done = done and not state.quota_refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.victims[took:])
         gang = state.this_pass.current_gang  # is limited as a whole
-        if done and (gang or not state.victims.note_if_held_up(preemptor, went)):
+        if done and (gang or not state.victims.note_if_over_eviction_limit(preemptor, went)):
             return True
     state.undo_preemption(mark)
     return False
