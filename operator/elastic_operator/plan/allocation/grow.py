@@ -9,6 +9,7 @@ from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
@@ -77,7 +78,7 @@ def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool
     """
     master, workers = entry.missing(size)
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible
-    if short.covers(key, workers) or state.this_pass.answers.get("cannot grow", (key, workers)):
+    if short.covers(key, workers) or state.this_pass.answers.get(Question.CANNOT_GROW, (key, workers)):
         return False
     if preempt(
         state, entry, entry.missing_roles(size), Candidates(state, entry, entry.gpus_missing(size), growing=True)
@@ -87,5 +88,5 @@ def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool
         short.refuse(key, workers)
     else:
         short.add(key, workers)
-        state.this_pass.answers.put("cannot grow", (key, workers))
+        state.this_pass.answers.put(Question.CANNOT_GROW, (key, workers))
     return False

@@ -50,7 +50,7 @@ class PassState:
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
     Findings that hold within it, for entries that are equivalent:
-        answers       to questions about the present state
+        answers       to each `Question` about the present state
         infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
         options       by preemptor, its options; of the present round, or until a preemption is undone
                       (`preemption.options` says when they are examined again)

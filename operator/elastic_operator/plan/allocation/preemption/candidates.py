@@ -15,6 +15,7 @@ from enum import IntEnum
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.demand import Member
@@ -289,22 +290,22 @@ def preemptible_gpus_of_team(state: AllocationState, preemptor: Entry) -> int:
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("preemptible", key)
+    known = state.this_pass.answers.get(Question.PREEMPTIBLE_GPUS, key)
     if known is None:
         known = sum(
             preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.this_pass.answers.put("preemptible", key, known)
+        state.this_pass.answers.put(Question.PREEMPTIBLE_GPUS, key, known)
     return known
 
 
 def _team_has_preemptible_gpus(state: AllocationState, preemptor: Entry) -> bool:
     """Whether anything can be preempted from a job of the preemptor's team for the preemptor's minimum."""
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("any preemptible", key)
+    known = state.this_pass.answers.get(Question.ANY_PREEMPTIBLE, key)
     if known is None:
         known = any(preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_team[preemptor.team])
-        state.this_pass.answers.put("any preemptible", key, known)
+        state.this_pass.answers.put(Question.ANY_PREEMPTIBLE, key, known)
     return bool(known)
 
 
