@@ -40,8 +40,8 @@ from elastic_operator.pods.failure_logs import FailureLogs
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. While nothing changes, a pass costs next to nothing. It finds work that is due
-at a time which no part of the operator has announced.
+"""The longest time between two passes. While nothing changes, a pass costs next to nothing. Such a pass finds work that
+is due at a time which no part of the operator has announced.
 """
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, so that the watches, the writes and the probes run in between."""

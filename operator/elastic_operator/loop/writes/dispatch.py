@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
-"""Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
+"""Of a job's failed writes in a row, these are logged: the first, the one with the event, and one in this many."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before the first write of a plan. If its result is False, the plan is dropped."""
@@ -163,7 +163,7 @@ class Dispatcher:
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """Count the pods that are to be created as used, whatever the API server will answer (48)."""
+        """Count the room of the pods that are to be created as used, whatever the API server will answer (48)."""
         shapes = [self.shapes.shape(job, slot.role) for slot in plan.slots]  # first: one of them may raise
         for slot, shape in zip(plan.slots, shapes, strict=True):
             self.ledger.assumed.add(job, slot, shape)
@@ -210,8 +210,8 @@ class Dispatcher:
         self.executor.record_events(job, [Event(EventReason.SCALE_UP_BLOCKED, text, "Warning")])
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
-        reported.
+        """Count a failed try. Unless the error must not be reported, some failed tries are logged as warnings, and one
+        gets an event.
         """
         failed = self.failed_writes.add(job, error, time.monotonic())
         if not error.retry_policy.is_reported:

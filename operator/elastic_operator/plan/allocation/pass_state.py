@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_PRICE: tuple[float, ...] = ()
-"""The price of an option that is to be examined next: it may be cheaper than it was. It is lower than any other."""
+"""The price of an option that may be cheaper than before. No other price is lower, so the option is examined next."""
 
 
 @dataclass(slots=True)

@@ -206,7 +206,9 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the first job of the team with the lowest share value; the same team while nothing changes."""
+    """Serve the jobs of the team with the lowest share value, in their order, until a job changes the state. Then
+    choose the team again.
+    """
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)

@@ -143,8 +143,9 @@ class Candidates:
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
     def _running_in_team(self, gpus: int) -> list[Entry]:
-        """The other jobs of the preemptor's team. None if something cheaper than a running worker of theirs may be
-        preempted: own workers, a planned pod, a reserved placement, or a pod without GPUs, as `gpus` are not lacking.
+        """The other jobs of the preemptor's team. The list is empty for growth, and if something cheaper than a running
+        worker of these jobs may be preempted: a worker of the preemptor, a planned pod, a reserved placement, or, if no
+        `gpus` are lacking, a pod without GPUs.
         """
         preemptor = self._preemptor
         if self._growing or gpus <= 0 or (preemptor.kept and not preemptor.has_master):
@@ -233,7 +234,7 @@ class Candidates:
     def _single_pods(
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
     ) -> list[VictimUnit]:
-        """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
+        """The units that are preempted one by one. Once the first unit is preempted, this returns the others."""
         planned = [placement for placement in placements if placement.role == ROLE_WORKER]
         workers = [member for member in members if member.role != ROLE_MASTER]
         if entry is self._preemptor:
