@@ -55,7 +55,7 @@ class EvictionGate:
 
     def __post_init__(self) -> None:
         self._waits_since: dict[str, float] = {}
-        """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
+        """When (monotonic) the present wait for answers began, by job. A release of pods begins another wait."""
 
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._waits_since)

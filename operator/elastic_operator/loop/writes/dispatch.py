@@ -22,7 +22,7 @@ from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWri
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Plan
+from elastic_operator.plan.facts.decisions import Event, EventReason, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
-"""Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
+"""Of a job's failed writes in a row, these are logged: the first, the one with the event, and one in this many."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before the first write of a plan. If its result is False, the plan is dropped."""
@@ -163,7 +163,7 @@ class Dispatcher:
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """Count the pods that are to be created as used, whatever the API server will answer (48)."""
+        """Count the room of the pods that are to be created as used, whatever the API server will answer (48)."""
         shapes = [self.shapes.shape(job, slot.role) for slot in plan.slots]  # first: one of them may raise
         for slot, shape in zip(plan.slots, shapes, strict=True):
             self.ledger.assumed.add(job, slot, shape)
@@ -207,11 +207,11 @@ class Dispatcher:
             self.note(job, error)
             return
         text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
-        self.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.executor.record_events(job, [Event(EventReason.SCALE_UP_BLOCKED, text, "Warning")])
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
-        reported.
+        """Count a failed try. Unless the error must not be reported, some failed tries are logged as warnings, and one
+        gets an event.
         """
         failed = self.failed_writes.add(job, error, time.monotonic())
         if not error.retry_policy.is_reported:
@@ -222,7 +222,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", in_words(error), "Warning")])
+            self.executor.record_events(job, [Event(EventReason.WRITE_FAILED, in_words(error), "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

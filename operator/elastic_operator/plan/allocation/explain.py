@@ -123,11 +123,12 @@ class Explainer:
         """The refusal by a limit on evictions; None if no limit refused. If the pass examined only an entry with an
         equal wish, that entry's refusal counts.
         """
-        return self._state.victims.held_up.get(entry) or self._eviction_limit_hits.get(self._wants_alike(entry))
+        own = self._state.victims.over_eviction_limit.get(entry)
+        return own or self._eviction_limit_hits.get(self._wants_alike(entry))
 
     @cached_property
     def _eviction_limit_hits(self) -> Mapping[Hashable, EvictionLimitHit]:
-        return {self._wants_alike(entry): one for entry, one in self._state.victims.held_up.items()}
+        return {self._wants_alike(entry): one for entry, one in self._state.victims.over_eviction_limit.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
         """The key of entries with an equal wish, if they have no pods yet or want to grow."""
