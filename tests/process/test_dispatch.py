@@ -262,6 +262,31 @@ async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_i
     assert (handed.executor.told, handed.executor.events) == ([True], [grows])
 
 
+async def test_while_a_job_waits_for_its_next_try_its_newest_status_is_written_after_a_few_seconds() -> None:
+    """Its pods may become ready just after a status said that another pod is refused."""
+    handed = Handed()
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), time.monotonic())
+    await handed.start({"targetReplicas": 1})
+    assert handed.executor.told == [True]
+    assert MESSAGE_SECONDS - 1 < (wait := await handed.start({"targetReplicas": 4})) <= MESSAGE_SECONDS
+    assert handed.executor.told == []
+    await asyncio.sleep(wait)
+    await handed.start({"targetReplicas": 4})
+    assert handed.executor.told == [True]
+
+
+async def test_a_status_that_could_not_be_written_waits_for_the_next_try_of_all_writes() -> None:
+    """Each try that fails makes the next one later. Without this, statuses alone would put off all other writes."""
+    handed = Handed()
+    handed.dispatcher.executor = refused = Refused(Unreachable("no answer"))
+    refused.pruned_fields = PrunedFields("jobs")
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), time.monotonic())
+    await handed.start({"targetReplicas": 1})
+    assert await handed.start({"targetReplicas": 1}) > 2 * MESSAGE_SECONDS
+
+
 async def test_the_status_of_a_job_that_the_server_throttles_waits_as_long_as_the_server_asks() -> None:
     """Its own back-off is longer. Writes that only say so would add to the load of the server."""
     handed, now, slow_down = Handed(), time.monotonic(), TooManyRequests("slow down", status=429, retry_after=5.0)

@@ -134,16 +134,18 @@ class Dispatcher:
         The events of the plan are recorded with the status, because the next plan starts from the written status and
         has these events no more.
 
-        If this write fails, too, for example because the API server refuses connections, the status is tried again at
-        most every few seconds. While the API server asks for patience, this write waits as well.
+        The status is written so at most every few seconds. If this write fails, too, for example because the API server
+        refuses connections, the status waits for the next try. While the API server asks for patience, this write waits
+        as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
         delay = max(delay, self.failed_writes.failed_write(job.uid).throttled_until - time.monotonic())
+        delay = max(delay, self.status_times.status_only_delay(job.uid))
         if delay > 0:
             return delay
-        if self.status_times.may_write_status_only(job.uid):
-            self._begin(_Work(job, only, body.status.unpack(), clears=False))
+        self.status_times.note_status_only(job.uid)
+        self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
 
     def _begin(self, work: _Work) -> None:
@@ -186,6 +188,9 @@ class Dispatcher:
                 )
         except ClusterError as error:
             self.note(job, error)
+            if not work.clears:
+                wait = self.failed_writes.failed_write(job.uid).wait(time.monotonic())
+                self.status_times.note_status_only(job.uid, seconds=wait)
             if isinstance(error, PodRefused):
                 self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
