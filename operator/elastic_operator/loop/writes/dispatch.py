@@ -100,6 +100,8 @@ class Dispatcher:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
 
+        If the job waits for its next try because its pods are refused, the plan is carried out without its creations.
+
         `begin_gate` is called if the plan begins now.
         """
         uid = job.uid
@@ -108,9 +110,15 @@ class Dispatcher:
         delay = self.status_times.write_delay(body, plan)
         if delay > 0 and not _writes_more_than_status(plan):
             return delay
-        failed = self.failed_writes.failed_write(uid)
-        if (wait := failed.wait(time.monotonic())) > 0:
-            return min(wait, self._write_status_only(body, job, plan))
+        failed, now = self.failed_writes.failed_write(uid), time.monotonic()
+        is_whole = True
+        if (wait := failed.wait(now)) > 0:
+            others = replace(plan, creates=None)
+            if _writes_more_than_status(others):
+                wait = failed.wait_without_creations(now)
+            if wait > 0:
+                return min(wait, self._write_status_only(body, job, plan))
+            plan, is_whole = others, plan.creates is None
         if plan.creates and not self.is_fresh():
             plan = replace(plan, creates=None)
             if delay > 0 and not _writes_more_than_status(plan):
@@ -120,6 +128,7 @@ class Dispatcher:
             plan,
             body.status.unpack(),
             writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
+            clears=is_whole,
             tries=failed.attempts.times,
             gate=begin_gate(),
         )
