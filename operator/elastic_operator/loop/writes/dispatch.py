@@ -100,6 +100,8 @@ class Dispatcher:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
 
+        If the job waits for its next try because its pods are refused, the plan is carried out without its creations.
+
         `begin_gate` is called if the plan begins now.
         """
         uid = job.uid
@@ -108,9 +110,15 @@ class Dispatcher:
         delay = self.status_times.write_delay(body, plan)
         if delay > 0 and not _writes_more_than_status(plan):
             return delay
-        failed = self.failed_writes.failed_write(uid)
-        if (wait := failed.wait(time.monotonic())) > 0:
-            return min(wait, self._write_status_only(body, job, plan))
+        failed, now = self.failed_writes.failed_write(uid), time.monotonic()
+        is_whole = True
+        if (wait := failed.wait(now)) > 0:
+            others = replace(plan, creates=None)
+            if _writes_more_than_status(others):
+                wait = failed.wait_without_creations(now)
+            if wait > 0:
+                return min(wait, self._write_status_only(body, job, plan))
+            plan, is_whole = others, plan.creates is None
         if plan.creates and not self.is_fresh():
             plan = replace(plan, creates=None)
             if delay > 0 and not _writes_more_than_status(plan):
@@ -120,6 +128,7 @@ class Dispatcher:
             plan,
             body.status.unpack(),
             writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
+            clears=is_whole,
             tries=failed.attempts.times,
             gate=begin_gate(),
         )
@@ -134,16 +143,18 @@ class Dispatcher:
         The events of the plan are recorded with the status, because the next plan starts from the written status and
         has these events no more.
 
-        If this write fails, too, for example because the API server refuses connections, the status is tried again at
-        most every few seconds. While the API server asks for patience, this write waits as well.
+        The status is written so at most every few seconds. If this write fails, too, for example because the API server
+        refuses connections, the status waits for the next try. While the API server asks for patience, this write waits
+        as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
         delay = max(delay, self.failed_writes.failed_write(job.uid).throttled_until - time.monotonic())
+        delay = max(delay, self.status_times.status_only_delay(job.uid))
         if delay > 0:
             return delay
-        if self.status_times.may_write_status_only(job.uid):
-            self._begin(_Work(job, only, body.status.unpack(), clears=False))
+        self.status_times.note_status_only(job.uid)
+        self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
 
     def _begin(self, work: _Work) -> None:
@@ -186,6 +197,9 @@ class Dispatcher:
                 )
         except ClusterError as error:
             self.note(job, error)
+            if not work.clears:
+                wait = self.failed_writes.failed_write(job.uid).wait(time.monotonic())
+                self.status_times.note_status_only(job.uid, seconds=wait)
             if isinstance(error, PodRefused):
                 self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined

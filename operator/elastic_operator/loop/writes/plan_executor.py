@@ -137,8 +137,15 @@ class PlanExecutor:
         version = body.metadata.resource_version if job.is_what_if else None
         why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
         log.info("deleting the job job=%s reason=%r", job.key, why)
-        if await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
+        try:
+            left = await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version)
+        except Conflict:
+            await self._read_again(job)
+            return
+        if left is None:
             self.stores.jobs.observe_deleted(job.uid)
+        else:
+            self.stores.jobs.observe(objects.decode(left, objects.CustomObject))
 
     def record_events(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""

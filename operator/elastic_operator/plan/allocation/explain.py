@@ -320,9 +320,10 @@ def _count_nodes(need: _Need) -> str:
 
 
 def _amount(name: str, n: int) -> str:
+    """The amount as users write it. Memory has up to four digits, and from 1,000 Gi on no fraction."""
     if name == "cpu":
         return f"{n // 1000 if n % 1000 == 0 else n / 1000} cpu"
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
         if name in ("memory", "ephemeral-storage") and n >= size:
-            return f"{n / size:.4g}{unit} {name}"
+            return f"{n / size:{'.0f' if n >= 1000 * size else '.4g'}}{unit} {name}"
     return f"{n} {name}"

@@ -115,6 +115,9 @@ class NewPods:
     old_secret: bool = False
     own_class: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.slots, "without a pod to create there are no NewPods"
+
     @property
     def roles(self) -> Counter[str]:
         """The number of pods of each role."""
