@@ -21,6 +21,7 @@ from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import Work
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
@@ -38,7 +39,7 @@ class Refused:
     def __init__(self, error: ClusterError) -> None:
         self.error = error
 
-    async def carry_out(self, *_args: Any, **_options: Any) -> None:
+    async def carry_out(self, _work: Any, _pods: Any) -> None:
         raise self.error
 
 
@@ -48,8 +49,8 @@ class Stopped:
     def __init__(self) -> None:
         self.begun = asyncio.Event()
 
-    async def carry_out(self, *_args: Any, sent: set[str], **_options: Any) -> None:
-        sent.add("toy-master-0")
+    async def carry_out(self, work: Work, _pods: Any) -> None:
+        work.sent.add("toy-master-0")
         self.begun.set()
         await asyncio.Event().wait()
 
@@ -200,8 +201,9 @@ class Noted:
         """The deletions and creations of each plan with any."""
         self.events: list[Event] = []
 
-    async def carry_out(self, _job: Any, plan: Plan, *, writes_status: bool, **_options: Any) -> None:
-        self.told.append(writes_status)
+    async def carry_out(self, work: Work, _pods: Any) -> None:
+        plan = work.plan
+        self.told.append(work.writes_status)
         if plan.deletes or plan.slots:
             self.carried_out.append((len(plan.deletes), len(plan.slots)))
         self.events += plan.events

@@ -16,7 +16,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor, Work
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import GROUP
@@ -46,14 +46,7 @@ async def test_a_status_is_written_over_an_edit_but_not_over_a_late_write_of_the
     executor = PlanExecutor(session, stores, EventRecorder(session, instance="one"), BuildSettings())
     late = {"incarnation": 1, "replicas": 2} if is_edited else {"incarnation": 2, "replicas": 0}
     stores.jobs.observe(stored(api, **late))
-    work = executor.carry_out(
-        job,
-        Plan(status=make_status(replicas=3)),
-        stored_status=before.status.unpack(),
-        writes_status=True,
-        sent=set(),
-        pods=lambda: (),
-    )
+    work = executor.carry_out(Work(job, Plan(status=make_status(replicas=3)), before.status.unpack()), lambda: ())
     if is_edited:
         await work
         assert api.find(PATH)["status"]["replicas"] == 3
@@ -71,14 +64,8 @@ def expired(api: FakeApi, session: Session, job: Job) -> tuple[Stores, Callable[
     executor = PlanExecutor(session, stores, EventRecorder(session, instance="one"), BuildSettings())
 
     async def delete() -> None:
-        await executor.carry_out(
-            replace(job, namespace="a", uid=body.metadata.uid),
-            Plan(status=job.status, delete_job=True),
-            stored_status=body.status.unpack(),
-            writes_status=False,
-            sent=set(),
-            pods=lambda: (),
-        )
+        known, plan = replace(job, namespace="a", uid=body.metadata.uid), Plan(status=job.status, delete_job=True)
+        await executor.carry_out(Work(known, plan, body.status.unpack(), writes_status=False), lambda: ())
 
     return stores, delete
 

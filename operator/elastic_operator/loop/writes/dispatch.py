@@ -10,16 +10,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from elastic_api.refusal import pod_blocked
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor, Work
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, EventReason, Plan
@@ -36,25 +35,6 @@ LOGGED_ATTEMPTS = 20
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before the first write of a plan. If its result is False, the plan is dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A plan under way, and the job's status as the API server has it.
-
-    `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
-    forgotten, unless another write has failed since the plan began with `tries` of them. `sent` collects the names
-    of pods that may have been created.
-    """
-
-    job: Job
-    plan: Plan
-    stored_status: dict[str, Any]
-    writes_status: bool = True
-    clears: bool = True
-    tries: int = 0
-    gate: Gate | None = None
-    sent: set[str] = field(default_factory=set)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,17 +103,10 @@ class Dispatcher:
             plan = replace(plan, creates=None)
             if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
-        work = _Work(
-            job,
-            plan,
-            body.status.unpack(),
-            writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
-            clears=is_whole,
-            tries=failed.attempts.times,
-            gate=begin_gate(),
-        )
+        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
+        work, gate = Work(job, plan, body.status.unpack(), writes_status), begin_gate()
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
-        self._begin(work)
+        self._begin(work, failed.attempts.times if is_whole else None, gate)
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
@@ -154,14 +127,17 @@ class Dispatcher:
         if delay > 0:
             return delay
         self.status_times.note_status_only(job.uid)
-        self._begin(_Work(job, only, body.status.unpack(), clears=False))
+        self._begin(Work(job, only, body.status.unpack()))
         return inf
 
-    def _begin(self, work: _Work) -> None:
-        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
+    def _begin(self, work: Work, clears: int | None = None, gate: Gate | None = None) -> None:
+        """Begin a plan. If it succeeds, the job's failed writes are forgotten if they are still `clears`; None: it does
+        not forget them.
+        """
+        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work, clears, gate))
         task.add_done_callback(lambda _: self._end(work))
 
-    def _end(self, work: _Work) -> None:
+    def _end(self, work: Work) -> None:
         """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48).
 
         If the job was deleted, another job with its name may already create pods with these names.
@@ -179,25 +155,18 @@ class Dispatcher:
         for slot, shape in zip(plan.slots, shapes, strict=True):
             self.ledger.assumed.add(job, slot, shape)
 
-    async def _carry_out(self, work: _Work) -> None:
+    async def _carry_out(self, work: Work, clears: int | None, gate: Gate | None) -> None:
         job = work.job
         try:
-            if work.gate is not None and not await work.gate():
+            if gate is not None and not await gate():
                 return
             if work.writes_status:
                 self.status_times.note_written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
-                await self.executor.carry_out(
-                    job,
-                    work.plan,
-                    stored_status=work.stored_status,
-                    writes_status=work.writes_status,
-                    sent=work.sent,
-                    pods=lambda: self.ledger.own_pods(job.uid),
-                )
+                await self.executor.carry_out(work, lambda: self.ledger.own_pods(job.uid))
         except ClusterError as error:
             self.note(job, error)
-            if not work.clears:
+            if clears is None:
                 wait = self.failed_writes.failed_write(job.uid).wait(time.monotonic())
                 self.status_times.note_status_only(job.uid, seconds=wait)
             if isinstance(error, PodRefused):
@@ -206,8 +175,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.failed_write(job.uid).attempts.times != work.tries  # by a dry run (139)
-            if work.clears and not were_refused:
+            if clears == self.failed_writes.failed_write(job.uid).attempts.times:  # else a dry run was refused (139)
                 self.failed_writes.clear(job)
             if work.plan.creates:
                 self.on_pods_created(job.uid)
