@@ -10,7 +10,7 @@ from typing import Any
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.check_evictions import HeldUp, preemptor_of
+from elastic_operator.plan.allocation.check_evictions import OverEvictionLimit, preemptor_of
 from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
@@ -141,10 +141,10 @@ class Allocation(Mapping[str, Grant]):
         return found
 
     @cached_property
-    def held_up(self) -> tuple[HeldUp, ...]:
-        """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        hits = sorted(self._state.victims.held_up.items(), key=lambda one: one[0].position)
-        return tuple(HeldUp(entry.demand, entry.is_foreign_pod, preemptor_of(entry), hit) for entry, hit in hits)
+    def over_eviction_limit(self) -> tuple[OverEvictionLimit, ...]:
+        """The entries that a limit on evictions stops, in the order in which jobs are served (138)."""
+        hits = sorted(self._state.victims.over_eviction_limit.items(), key=lambda one: one[0].position)
+        return tuple(OverEvictionLimit(one.demand, one.is_foreign_pod, preemptor_of(one), hit) for one, hit in hits)
 
     @property
     def tried_gangs(self) -> frozenset[str]:

@@ -160,13 +160,13 @@ class ForeignPods:
         )
 
     def note_served(
-        self, nominations: Sequence[Nomination], held_up: Set[str], tried: Set[str], now: float
+        self, nominations: Sequence[Nomination], over_limit: Set[str], tried: Set[str], now: float
     ) -> list[frozenset[str]]:
-        """Note the nominations of a pass, and the pods (uids) that a limit on evictions holds up. For `tried` and the
+        """Note the nominations of a pass, and the pods (uids) that wait for a limit on evictions. For `tried` and the
         result see `WholeGangs.note_served`.
         """
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
-        served = held_up | {nomination.uid for nomination in nominations}
+        served = over_limit | {nomination.uid for nomination in nominations}
         first_backoffs = self._gangs.note_served(served, tried, now)
         self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
         return first_backoffs
