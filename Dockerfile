@@ -67,15 +67,14 @@ RUN /opt/elastic/bin/python -B -c "import sys, elastic_operator.kopf_host, elast
     && /opt/elastic/bin/python -B -m compileall -q -f --invalidation-mode unchecked-hash -i /tmp/imported \
     && rm /tmp/imported
 # USER: kopf asks for the user's name, and a number has none, whichever the cluster chooses.
-# MALLOC: what a list of thousands of objects took for a moment goes back to the node. The limits are above the 256 KiB
-# that Python's TLS takes for each read, because the kernel would map and unmap that memory each time.
+# MALLOC: what a list of thousands of objects took for a moment goes back to the node.
 ENV PATH=/opt/elastic/bin:/usr/local/bin:/usr/bin:/bin \
     USER=elastic \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    MALLOC_MMAP_THRESHOLD_=524288 \
-    MALLOC_TRIM_THRESHOLD_=1048576
+    MALLOC_MMAP_THRESHOLD_=131072 \
+    MALLOC_TRIM_THRESHOLD_=131072
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["elastic-operator"]
