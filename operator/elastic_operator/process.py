@@ -33,6 +33,7 @@ from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, LeaderElector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.sockets import use_small_tls_buffers
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.job_informer import JobInformer
@@ -429,6 +430,7 @@ async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
     if not settings.worker_image:
         log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
+    use_small_tls_buffers()
     metrics, connection = Metrics(), load_connection()
     count = metrics.count_request
     async with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,13 @@ from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.read.foreign.foreign_pod import NominationProgress
-from elastic_operator.read.foreign.reservation import CONDITION, Reservation, reservation_of
+from elastic_operator.read.foreign.reservation import (
+    CONDITION,
+    MAX_CHARACTERS,
+    MAX_VICTIMS,
+    Reservation,
+    reservation_of,
+)
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import pod, pod_dict
 from tests.process import test_foreign_pods as gang
@@ -38,6 +45,17 @@ class Answers:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+
+class ApiServer(Answers):
+    """A session that answers with the pod as it has been written."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    async def patch(self, path: str, body: dict[str, Any], **rest: object) -> Any:
+        self.answer = pod_dict("owner", phase="Pending", gpus=1, rv=2, status=body["status"])
+        return await super().patch(path, body, **rest)
 
 
 def nominator_of(
@@ -135,7 +153,8 @@ async def test_the_end_of_a_reservation_is_told_once_however_often_the_next_one_
 
 async def test_a_prolonged_reservation_that_moves_to_another_node_has_not_run_out() -> None:
     """Its written end is over, but the pods on its node are still leaving (145). Then another pod takes the node."""
-    world = World(emptied={"n2"})
+    world = World()
+    world.clear("n2")
     world.pod(nominated="n2", reservation=Reservation("n2", gang.NOW - 60, gang.NOW - 30))
     assert world.look(gang.NOW).reserved == "n2"
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
@@ -189,6 +208,19 @@ async def test_the_nominations_of_all_pods_of_a_gang_begin_with_the_first_one() 
     assert made.begin_for("v0") is not None
     await settled(made)
     assert session.writes == [f"/api/v1/namespaces/a/pods/p{number}/status" for number in (0, 1)]
+
+
+@pytest.mark.parametrize(("victims", "named"), [(500, 500), (5_000, 5_000), (MAX_VICTIMS + 1, MAX_VICTIMS)])
+async def test_a_reservation_whose_victims_are_a_whole_job_is_read_back(victims: int, named: int) -> None:
+    pods, uids = Store[Any](), tuple(str(uuid.UUID(int=number)) for number in range(victims))
+    pods.observe(pod("owner", phase="Pending", gpus=1))
+    made = nominator_of(session := ApiServer(), pods, Metrics(), [])
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, victims=uids, evicts_from={"victim": "a/victim"})])
+    assert await may_go(made)
+    reserved = reservation_of(pods.get("uid-owner"))
+    assert (reserved.node, reserved.victims) == (NODE, uids[:named])
+    (condition,) = session.bodies[-1]["status"]["conditions"]
+    assert len(condition["message"]) < MAX_CHARACTERS / 2
 
 
 async def settled(made: Nominator) -> None:

@@ -249,7 +249,8 @@ class World:
             self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
-        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), NewPods((), 1, (1, 1)))
+        one_pod = NewPods((Slot("worker", 0, None, ready=True),), 1, (1, 1))
+        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), one_pod)
         (self.answers.note_refused if refused else self.answers.note_accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:

@@ -40,8 +40,8 @@ from elastic_operator.pods.failure_logs import FailureLogs
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. While nothing changes, a pass costs next to nothing. It finds work that is due
-at a time which no part of the operator has announced.
+"""The longest time between two passes. While nothing changes, a pass costs next to nothing. Such a pass finds work that
+is due at a time which no part of the operator has announced.
 """
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, so that the watches, the writes and the probes run in between."""
@@ -240,9 +240,8 @@ class Controller:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
         self.nominator.plan(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
-        waiting_for_limits = {one.demand.uid for one in allocation.held_up}
-        served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
-        first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
+        over_limit = {one.demand.uid for one in allocation.over_eviction_limit}
+        first_backoffs = foreign_pods.note_served(allocation.nominations, over_limit, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
 
     def _resync(self) -> None:

@@ -83,7 +83,7 @@ Of taking GPUs:
     option          the units to preempt so that one pod fits onto one node (kube-scheduler calls this a candidate)
     fill back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
     eviction limit  the most evictions within a minute
-    held up         of a preemptor: an eviction limit keeps it from preempting now
+    over limit      of a preemptor: an eviction limit keeps it from preempting now
     nomination      a node for a foreign pod, written into its status (kube-scheduler: nominatedNodeName). The node is
                     `reserved` if this operator wrote it, and `nominated` if another program did
 

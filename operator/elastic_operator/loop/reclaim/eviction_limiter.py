@@ -49,7 +49,7 @@ class LastMinute:
 
 
 class _Waiting(NamedTuple):
-    """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
+    """A preemptor that the limit stops: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
     pods: int
@@ -64,7 +64,7 @@ class EvictionLimiter:
         self._settings, self._count_evicted = settings, count_evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _Waiting] = {}
-        """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
+        """The preemptors that the cluster's limit stops, although the limit allows each preemptor alone."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -106,7 +106,7 @@ class EvictionLimiter:
         """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
         if there were no evictions.
         """
-        if not allocation.held_up:
+        if not allocation.over_eviction_limit:
             return inf
         turns = (one.since + EVICTION_SECONDS - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
@@ -120,7 +120,7 @@ class EvictionLimiter:
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
         self._waiting = {
             one.preemptor: _Waiting(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
-            for one in allocation.held_up
+            for one in allocation.over_eviction_limit
             if one.hit.exceeded is EvictionLimit.PER_CLUSTER and not (one.hit.needs_higher_limit or one.hit.is_behind)
         }
         served = before.keys() - self._waiting.keys()

@@ -21,7 +21,7 @@ from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.cluster.write_queue import Urgency
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.plan.facts.decisions import Event, EventReason, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.waits import FUTILE_TRIES
 from elastic_operator.read.foreign.foreign_pod import NOMINATION_RETRY_SECONDS, NominationProgress
@@ -37,7 +37,7 @@ CHANGED_SECONDS = 0.5
 
 
 class _Write(NamedTuple):
-    """A write for one pod; `node` is the one that the pod is nominated for, or "" if it is nominated for none."""
+    """A write for one pod. `node` is the node that the write nominates the pod for; "" for none."""
 
     task: asyncio.Task[bool]
     node: str
@@ -65,7 +65,9 @@ class Nominator:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._by_gang: dict[str, list[Nomination]] = {}
-        """The new ones of these by the gang of the pod, for gangs whose nominations have not begun in this pass."""
+        """The new nominations among these by the gang of the pod, for gangs whose nominations have not begun in this
+        pass.
+        """
         self._expired: dict[str, Reservation] = {}
         """The reservations that had run out at the last pass, by pod (uid), each with its present node (167)."""
         self._writing: dict[str, _Write] = {}
@@ -82,13 +84,12 @@ class Nominator:
         was removed (`renewable`), unless another node is about to be reserved for the pod.
 
         A job releases pods for a foreign pod only after the nomination (41). So a nomination with victims begins with
-        the first plan of a victim job of the pod, or of another pod of its gang (`begin_for`). One without victims
-        begins here, if the pod had another node. The other ones are not written: kube-scheduler finds the free room
-        itself.
+        the first plan of a victim job of the pod, or of another pod of its gang (`begin_for`). A nomination without
+        victims begins here, if the pod had another node. Other nominations without victims are not written:
+        kube-scheduler finds the free room itself.
         """
         self._by_victim_job, self._by_gang = {}, {}
         self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
-        self.progress.cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
@@ -109,8 +110,9 @@ class Nominator:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate.
 
         The nominations of all other pods of their gangs begin, too. As soon as a node is free, kube-scheduler may bind
-        any pod of the gang there. If that pod had no node yet, another pod would have none, and another node would be
-        cleared (214). The job does not wait for these.
+        any pod of the gang there. If that pod were not nominated yet, the pod that is nominated for the node would be
+        left without a node, and another node would be cleared for it (214). The job does not wait for the nominations
+        of these other pods.
         """
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
@@ -134,7 +136,9 @@ class Nominator:
         await cancel_and_wait(write.task for write in self._writing.values())
 
     def _begin(self, nomination: Nomination) -> _Write:
-        """The nomination of the pod, one for all jobs that make room for it, or another write for it under way."""
+        """The write of the nomination, one for all jobs that make room for the pod; or another write for the pod, if
+        that is under way.
+        """
         uid, node = nomination.uid, nomination.node
         return self._writing.get(uid) or self._start(uid, self._nominate(nomination), node)
 
@@ -175,7 +179,7 @@ class Nominator:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
-        self.events.record(pod_subject(pod), Event("QuotaReclaimed", text))
+        self.events.record(pod_subject(pod), Event(EventReason.QUOTA_RECLAIMED, text))
         return True
 
     def _grace_seconds(self, victims: Iterable[str]) -> int:
@@ -227,7 +231,7 @@ class Nominator:
         else:
             text += " The operator tries another node, and avoids this one for a while."
         log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
-        self.events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self.events.record(pod_subject(pod), Event(EventReason.RESERVATION_EXPIRED, text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
@@ -262,7 +266,7 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            condition = condition_of(reservation, pod, self.now())
+            condition = condition_of(reservation, self.now())
             written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)

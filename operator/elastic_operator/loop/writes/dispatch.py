@@ -10,19 +10,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from elastic_api.refusal import pod_blocked
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor, Work
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Plan
+from elastic_operator.plan.facts.decisions import Event, EventReason, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
@@ -32,29 +31,10 @@ log = logging.getLogger(__name__)
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
-"""Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
+"""Of a job's failed writes in a row, these are logged: the first, the one with the event, and one in this many."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before the first write of a plan. If its result is False, the plan is dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A plan under way, and the job's status as the API server has it.
-
-    `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
-    forgotten, unless another write has failed since the plan began with `tries` of them. `sent` collects the names
-    of pods that may have been created.
-    """
-
-    job: Job
-    plan: Plan
-    stored_status: dict[str, Any]
-    writes_status: bool = True
-    clears: bool = True
-    tries: int = 0
-    gate: Gate | None = None
-    sent: set[str] = field(default_factory=set)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,6 +80,8 @@ class Dispatcher:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
 
+        If the job waits for its next try because its pods are refused, the plan is carried out without its creations.
+
         `begin_gate` is called if the plan begins now.
         """
         uid = job.uid
@@ -108,23 +90,23 @@ class Dispatcher:
         delay = self.status_times.write_delay(body, plan)
         if delay > 0 and not _writes_more_than_status(plan):
             return delay
-        failed = self.failed_writes.failed_write(uid)
-        if (wait := failed.wait(time.monotonic())) > 0:
-            return min(wait, self._write_status_only(body, job, plan))
+        failed, now = self.failed_writes.failed_write(uid), time.monotonic()
+        is_whole = True
+        if (wait := failed.wait(now)) > 0:
+            others = replace(plan, creates=None)
+            if _writes_more_than_status(others):
+                wait = failed.wait_without_creations(now)
+            if wait > 0:
+                return min(wait, self._write_status_only(body, job, plan))
+            plan, is_whole = others, plan.creates is None
         if plan.creates and not self.is_fresh():
             plan = replace(plan, creates=None)
             if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
-        work = _Work(
-            job,
-            plan,
-            body.status.unpack(),
-            writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
-            tries=failed.attempts.times,
-            gate=begin_gate(),
-        )
+        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
+        work, gate = Work(job, plan, body.status.unpack(), writes_status), begin_gate()
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
-        self._begin(work)
+        self._begin(work, failed.attempts.times if is_whole else None, gate)
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
@@ -134,23 +116,28 @@ class Dispatcher:
         The events of the plan are recorded with the status, because the next plan starts from the written status and
         has these events no more.
 
-        If this write fails, too, for example because the API server refuses connections, the status is tried again at
-        most every few seconds. While the API server asks for patience, this write waits as well.
+        The status is written so at most every few seconds. If this write fails, too, for example because the API server
+        refuses connections, the status waits for the next try. While the API server asks for patience, this write waits
+        as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
         delay = max(delay, self.failed_writes.failed_write(job.uid).throttled_until - time.monotonic())
+        delay = max(delay, self.status_times.status_only_delay(job.uid))
         if delay > 0:
             return delay
-        if self.status_times.may_write_status_only(job.uid):
-            self._begin(_Work(job, only, body.status.unpack(), clears=False))
+        self.status_times.note_status_only(job.uid)
+        self._begin(Work(job, only, body.status.unpack()))
         return inf
 
-    def _begin(self, work: _Work) -> None:
-        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
+    def _begin(self, work: Work, clears: int | None = None, gate: Gate | None = None) -> None:
+        """Begin a plan. If it succeeds, the job's failed writes are forgotten if they are still `clears`; None: it does
+        not forget them.
+        """
+        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work, clears, gate))
         task.add_done_callback(lambda _: self._end(work))
 
-    def _end(self, work: _Work) -> None:
+    def _end(self, work: Work) -> None:
         """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48).
 
         If the job was deleted, another job with its name may already create pods with these names.
@@ -163,37 +150,32 @@ class Dispatcher:
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """Count the pods that are to be created as used, whatever the API server will answer (48)."""
+        """Count the room of the pods that are to be created as used, whatever the API server will answer (48)."""
         shapes = [self.shapes.shape(job, slot.role) for slot in plan.slots]  # first: one of them may raise
         for slot, shape in zip(plan.slots, shapes, strict=True):
             self.ledger.assumed.add(job, slot, shape)
 
-    async def _carry_out(self, work: _Work) -> None:
+    async def _carry_out(self, work: Work, clears: int | None, gate: Gate | None) -> None:
         job = work.job
         try:
-            if work.gate is not None and not await work.gate():
+            if gate is not None and not await gate():
                 return
             if work.writes_status:
                 self.status_times.note_written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
-                await self.executor.carry_out(
-                    job,
-                    work.plan,
-                    stored_status=work.stored_status,
-                    writes_status=work.writes_status,
-                    sent=work.sent,
-                    pods=lambda: self.ledger.own_pods(job.uid),
-                )
+                await self.executor.carry_out(work, lambda: self.ledger.own_pods(job.uid))
         except ClusterError as error:
             self.note(job, error)
+            if clears is None:
+                wait = self.failed_writes.failed_write(job.uid).wait(time.monotonic())
+                self.status_times.note_status_only(job.uid, seconds=wait)
             if isinstance(error, PodRefused):
                 self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.failed_write(job.uid).attempts.times != work.tries  # by a dry run (139)
-            if work.clears and not were_refused:
+            if clears == self.failed_writes.failed_write(job.uid).attempts.times:  # else a dry run was refused (139)
                 self.failed_writes.clear(job)
             if work.plan.creates:
                 self.on_pods_created(job.uid)
@@ -207,11 +189,11 @@ class Dispatcher:
             self.note(job, error)
             return
         text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
-        self.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.executor.record_events(job, [Event(EventReason.SCALE_UP_BLOCKED, text, "Warning")])
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
-        reported.
+        """Count a failed try. Unless the error must not be reported, some failed tries are logged as warnings, and one
+        gets an event.
         """
         failed = self.failed_writes.add(job, error, time.monotonic())
         if not error.retry_policy.is_reported:
@@ -222,7 +204,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", in_words(error), "Warning")])
+            self.executor.record_events(job, [Event(EventReason.WRITE_FAILED, in_words(error), "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

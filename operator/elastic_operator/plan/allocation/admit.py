@@ -73,7 +73,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         state.this_pass.pods_placed += entry.is_foreign_pod
         return True
     if key:
-        (infeasible.refuse if entry in state.victims.held_up else infeasible.add)(key, workers)
+        (infeasible.refuse if entry in state.victims.over_eviction_limit else infeasible.add)(key, workers)
     return False
 
 

@@ -15,6 +15,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.preemption.candidates import preemptible_gpus, preemptible_gpus_of_team
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
@@ -82,7 +83,7 @@ class Admissions:
         if entry in self._tried:
             return
         self._tried.add(entry)
-        self._state.victims.held_up.pop(entry, None)
+        self._state.victims.over_eviction_limit.pop(entry, None)
         for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
             if other.team == entry.team and other.position < entry.position and _waits(other):
                 self._serve(other, entitlement)
@@ -93,7 +94,7 @@ class Admissions:
 
     def _serve_alone(self, entry: Entry, entitlement: Entitlement) -> None:
         key = minimum_key(self._state, entry)
-        if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
+        if key and self._state.this_pass.answers.get(Question.REFUSED, (entitlement, key)):
             return
         need = entry.gpus_missing(entry.demand.minimum)
         right = _entitlement_for(self._state, entry, need)
@@ -103,7 +104,7 @@ class Admissions:
             if not admitted and right == entitlement:
                 self._reserve(entry)
         if key and not entry.admitted:
-            self._state.this_pass.answers.put("refused", (entitlement, key))
+            self._state.this_pass.answers.put(Question.REFUSED, (entitlement, key))
 
     def _serve_gang(self, name: str, entitlement: Entitlement) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -118,10 +119,10 @@ class Admissions:
             return
         kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and state.this_pass.answers.get("refused", (entitlement, key)):
+        if key and state.this_pass.answers.get(Question.REFUSED, (entitlement, key)):
             return
-        for entry in gang:  # tried again: whether a limit on evictions holds it up is found again
-            state.victims.held_up.pop(entry, None)
+        for entry in gang:  # tried again: whether it is over a limit on evictions is found again
+            state.victims.over_eviction_limit.pop(entry, None)
         need = Counter[Account | None]()
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.demand.minimum)
@@ -135,7 +136,7 @@ class Admissions:
             for entry in gang:
                 self._serve_alone(entry, entitlement)
         elif key and not gang[0].admitted:
-            state.this_pass.answers.put("refused", (entitlement, key))
+            state.this_pass.answers.put(Question.REFUSED, (entitlement, key))
 
     def _reserve(self, entry: Entry) -> None:
         """Hold room for the first waiting entry of its team and flavor, if it has waited too long (37)."""
@@ -205,7 +206,9 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the first job of the team with the lowest share value; the same team while nothing changes."""
+    """Serve the jobs of the team with the lowest share value, in their order, until a job changes the state. Then
+    choose the team again.
+    """
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)

@@ -16,9 +16,9 @@ class Victims:
     """The pods that were preempted in one pass.
 
     `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those of them that are evicted; pods
-    that their victim jobs keep after all are not. `held_up`: the preemptors for which a limit on evictions allows no
-    more. `known_preemptors`: the keys of the preemptors for which pods were evicted within the last minute, or for
-    which a part of a limit is reserved.
+    that their victim jobs keep after all are not. `over_eviction_limit`: the preemptors for which a limit on evictions
+    allows no more. `known_preemptors`: the keys of the preemptors for which pods were evicted within the last minute,
+    or for which a part of a limit is reserved.
 
     Args:
         keeps: Whether an entry keeps a pod now.
@@ -28,7 +28,7 @@ class Victims:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
-        self.held_up: dict[Entry, EvictionLimitHit] = {}
+        self.over_eviction_limit: dict[Entry, EvictionLimitHit] = {}
         self.known_preemptors = frozenset(
             preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
@@ -113,16 +113,16 @@ class Victims:
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
-    def note_if_held_up(self, preemptor: Entry, pods: Iterable[str]) -> bool:
+    def note_if_over_eviction_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
         """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. If so, the
-        preemptor is held up until it gets its room in another way.
+        preemptor is over the limit until it gets its room in another way.
         """
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
         found = check_limits(self._limits, preemptor, self.evictions, wanted, ahead=self._ahead_of(preemptor))
         if found is not None:
-            self.held_up[preemptor] = found
+            self.over_eviction_limit[preemptor] = found
         return found is not None
 
     def _ahead_of(self, preemptor: Entry) -> EvictionLimitHit | None:
@@ -132,7 +132,7 @@ class Victims:
         Without this, small preemptors would use up the limit each minute, and a large one would never be served (138).
         """
         team = preemptor_of(preemptor).team
-        for other, step in self.held_up.items():
+        for other, step in self.over_eviction_limit.items():
             if step.needs_higher_limit or other.admitted or other.position >= preemptor.position:
                 continue
             if preemptor_of(other).team == team:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LOST, MAX_AVOIDED, ChangeReason, Retry, RetryCause
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
@@ -39,10 +39,10 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     obs = count_losses(obs, lost, now)
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
-        return replace_all(obs, Event("MasterReplaced", text, "Warning"))
+        return replace_all(obs, Event(EventReason.MASTER_REPLACED, text, "Warning"))
     if node_is_lost(obs) and not trains_on(obs):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
-        return replace_all(obs, Event("NewIncarnation", text, "Warning"))
+        return replace_all(obs, Event(EventReason.NEW_INCARNATION, text, "Warning"))
     return obs
 
 
@@ -71,7 +71,7 @@ def count_losses(
     obs = _wait_if_repeated(obs, now, why, reasons=reasons, excused=excused)
     obs = obs.with_change(now, previous, previous - lost, reason, why, excused=excused)
     first = obs.write_status_first or reason == ChangeReason.MASTER_LOST or not (excused and _is_seen_again(obs))
-    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+    event = Event(EventReason.NODE_LOST if node_is_lost(obs) else EventReason.POD_LOST, why, "Warning")
     return replace(obs.with_event(event), write_status_first=first)
 
 

@@ -8,7 +8,7 @@ room of a pod that another program has nominated is the pod's own in any case (2
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
 
@@ -44,14 +44,11 @@ class PodBackoff(NamedTuple):
 
 
 class NominationProgress:
-    """The nominator's news that no object shows: pods in back-off, and `cleared_nodes`, on which pods are about to be
-    evicted for a foreign pod. `now` gives the time (epoch seconds).
-    """
+    """The nominator's news that no object shows: pods in back-off. `now` gives the time (epoch seconds)."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._backoffs: dict[str, PodBackoff] = {}
-        self.cleared_nodes: Set[str] = frozenset()
 
     def backoff(self, uid: str) -> PodBackoff | None:
         """The back-off of that foreign pod; None if there is none."""

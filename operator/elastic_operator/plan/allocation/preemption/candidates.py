@@ -15,6 +15,7 @@ from enum import IntEnum
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.demand import Member
@@ -142,8 +143,9 @@ class Candidates:
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
     def _running_in_team(self, gpus: int) -> list[Entry]:
-        """The other jobs of the preemptor's team. None if something cheaper than a running worker of theirs may be
-        preempted: own workers, a planned pod, a reserved placement, or a pod without GPUs, as `gpus` are not lacking.
+        """The other jobs of the preemptor's team. The list is empty for growth, and if something cheaper than a running
+        worker of these jobs may be preempted: a worker of the preemptor, a planned pod, a reserved placement, or, if no
+        `gpus` are lacking, a pod without GPUs.
         """
         preemptor = self._preemptor
         if self._growing or gpus <= 0 or (preemptor.kept and not preemptor.has_master):
@@ -232,7 +234,7 @@ class Candidates:
     def _single_pods(
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
     ) -> list[VictimUnit]:
-        """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
+        """The units that are preempted one by one. Once the first unit is preempted, this returns the others."""
         planned = [placement for placement in placements if placement.role == ROLE_WORKER]
         workers = [member for member in members if member.role != ROLE_MASTER]
         if entry is self._preemptor:
@@ -289,22 +291,22 @@ def preemptible_gpus_of_team(state: AllocationState, preemptor: Entry) -> int:
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("preemptible", key)
+    known = state.this_pass.answers.get(Question.PREEMPTIBLE_GPUS, key)
     if known is None:
         known = sum(
             preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.this_pass.answers.put("preemptible", key, known)
+        state.this_pass.answers.put(Question.PREEMPTIBLE_GPUS, key, known)
     return known
 
 
 def _team_has_preemptible_gpus(state: AllocationState, preemptor: Entry) -> bool:
     """Whether anything can be preempted from a job of the preemptor's team for the preemptor's minimum."""
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("any preemptible", key)
+    known = state.this_pass.answers.get(Question.ANY_PREEMPTIBLE, key)
     if known is None:
         known = any(preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_team[preemptor.team])
-        state.this_pass.answers.put("any preemptible", key, known)
+        state.this_pass.answers.put(Question.ANY_PREEMPTIBLE, key, known)
     return bool(known)
 
 

@@ -43,7 +43,9 @@ class VictimQueue:
         self._gone: set[Entry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(candidates.below_account(account))
-        """Jobs whose unit of all pods is not listed as it is now. It is listed when no single pod may be preempted."""
+        """Jobs whose unit of all pods is not listed as it is now. Such a unit is listed when no single pod may be
+        preempted.
+        """
         for entry in self._unlisted:
             self._list(self._singles, candidates.single_pods(entry))
 
