@@ -166,7 +166,7 @@ class Dispatcher:
                 await self.executor.carry_out(work, lambda: self.ledger.own_pods(job.uid))
         except ClusterError as error:
             self.note(job, error)
-            if clears is None:
+            if not _writes_more_than_status(work.plan):
                 wait = self.failed_writes.failed_write(job.uid).wait(time.monotonic())
                 self.status_times.note_status_only(job.uid, seconds=wait)
             if isinstance(error, PodRefused):
