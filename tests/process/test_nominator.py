@@ -85,7 +85,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
     pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     made = nominator_of(session, pods, metrics, told)
     expired: list[Any] = [SimpleNamespace(pod=waiting, reservation=reservation_of(waiting))] if conditions else []
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired=expired)
+    made.take([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired=expired)
     return made, metrics, told
 
 
@@ -159,7 +159,7 @@ async def test_a_prolonged_reservation_that_moves_to_another_node_has_not_run_ou
     assert world.look(gang.NOW).reserved == "n2"
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
-    made.plan([Nomination("u", "team", "p", "n1", reserved="n2")], expired=world.foreign_pods.expired)
+    made.take([Nomination("u", "team", "p", "n1", reserved="n2")], expired=world.foreign_pods.expired)
     await settled(made)
     assert reasons(told) == ["QuotaReclaimed"]
     assert (reserved_by(session).node, reserved_by(session).avoid) == ("n1", {})
@@ -173,7 +173,7 @@ async def test_the_end_of_a_place_that_was_moved_within_its_gang_is_that_of_its_
     assert world.kept(late)["g2"] == ""
     session, told = Answers(pod_dict("g2", namespace="team", uid="uid-g2", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, late)
-    made.plan([], expired=[waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
+    made.take([], expired=[waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
     await settled(made)
     assert [event.message.split(" before")[0] for event in told] == ["kube-scheduler did not bind the pod to n1"]
     assert reserved_by(session).avoid.keys() == {"n1"}
@@ -187,7 +187,7 @@ async def test_a_nomination_is_not_renewed_for_a_node_that_the_pod_is_about_to_l
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
     nomination = Nomination("u", "team", "p", "n1", evicts_from={"victim": "a/victim"}, reserved="n2")
-    made.plan([nomination], renewable=world.foreign_pods.renewable)
+    made.take([nomination], renewable=world.foreign_pods.renewable)
     assert await may_go(made)
     assert reserved_by(session).node == "n1"
 
@@ -199,7 +199,7 @@ async def test_the_nominations_of_all_pods_of_a_gang_begin_with_the_first_one() 
         pods.observe(pod(f"p{number}", phase="Pending", gpus=1))
     made = nominator_of(session, pods, Metrics(), [])
     gangs = ("x/gang", "x/gang", "x/other", "")
-    made.plan(
+    made.take(
         [
             Nomination(f"uid-p{number}", "a", f"p{number}", f"n{number}", evicts_from={f"v{number}": ""}, gang=gang)
             for number, gang in enumerate(gangs)
@@ -215,7 +215,7 @@ async def test_a_reservation_whose_victims_are_a_whole_job_is_read_back(victims:
     pods, uids = Store[Any](), tuple(str(uuid.UUID(int=number)) for number in range(victims))
     pods.observe(pod("owner", phase="Pending", gpus=1))
     made = nominator_of(session := ApiServer(), pods, Metrics(), [])
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, victims=uids, evicts_from={"victim": "a/victim"})])
+    made.take([Nomination("uid-owner", "a", "owner", NODE, victims=uids, evicts_from={"victim": "a/victim"})])
     assert await may_go(made)
     reserved = reservation_of(pods.get("uid-owner"))
     assert (reserved.node, reserved.victims) == (NODE, uids[:named])

@@ -239,7 +239,7 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
-        self.nominator.plan(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
+        self.nominator.take(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
         over_limit = {one.demand.uid for one in allocation.over_eviction_limit}
         first_backoffs = foreign_pods.note_served(allocation.nominations, over_limit, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))

@@ -73,7 +73,7 @@ class Nominator:
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
 
-    def plan(
+    def take(
         self,
         nominations: Sequence[Nomination],
         *,

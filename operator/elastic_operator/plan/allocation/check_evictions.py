@@ -123,7 +123,7 @@ def check_limits(
     first = evictions.of_team[who.team] == evictions.of_preemptor[who]
     for name, limit, counted in (
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team[who.team]),
-        (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
+        (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.reserved_for_others_than(who), evictions.per_cluster),
     ):
         lenient = entitled and name not in limits.configured
         if wanted and counted > limit and not (lenient and first):

@@ -108,7 +108,7 @@ class Victims:
             waits,
             self.evictions.of_preemptor[who],
             who in self.evictions.recent_preemptors,
-            self._limits.withheld_from(who),
+            self._limits.reserved_for_others_than(who),
         )
 
     # -- limits --------------------------------------------------------------------------------------------------------
