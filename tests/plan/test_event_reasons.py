@@ -28,4 +28,4 @@ def test_the_operator_gives_each_reason(reason):
 
 
 def test_no_event_has_a_reason_that_is_not_in_the_enum():
-    assert re.findall(r"\bEvent\((?:reason=)?\"\w*\"", CODE) == []
+    assert re.findall(r"\bEvent\(\s*(?:reason=)?\s*\"\w*\"", CODE) == []

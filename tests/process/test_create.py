@@ -18,6 +18,7 @@ from elastic_operator.cluster.errors import (
     Forbidden,
     PodRefused,
     ServerError,
+    TooManyRequests,
     Unreachable,
 )
 from elastic_operator.loop.writes import create
@@ -148,3 +149,10 @@ async def test_an_error_of_the_operators_own_beside_a_graver_one_is_logged_with_
     assert isinstance(await outcome(TypeError("one"), KeyError("another")), TypeError)
     assert "Traceback" in caplog.text
     assert "another" in caplog.text
+
+
+async def test_of_writes_that_fail_together_the_longest_wait_that_the_server_asks_for_counts() -> None:
+    busy = [TooManyRequests("slow down", status=429, retry_after=seconds) for seconds in (5.0, 2.0)]
+    raised = await outcome(busy[1], Forbidden("exceeded quota", status=403), busy[0])
+    assert isinstance(raised, Forbidden)
+    assert raised.retry_after == 5.0

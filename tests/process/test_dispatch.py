@@ -295,6 +295,27 @@ async def test_a_status_that_could_not_be_written_waits_for_the_next_try_of_all_
     assert await handed.start({"targetReplicas": 1}) > 2 * MESSAGE_SECONDS
 
 
+async def test_a_status_that_met_the_write_of_another_client_is_written_after_a_few_seconds() -> None:
+    """No write of the operator has failed, so its back-off says nothing about this one."""
+    handed = Handed()
+    handed.dispatcher.executor = refused = Refused(Conflict("the object has been modified", status=409))
+    refused.pruned_fields = PrunedFields("jobs")
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), time.monotonic())
+    await handed.start({"targetReplicas": 1})
+    assert MESSAGE_SECONDS - 1 < await handed.start({"targetReplicas": 1}) <= MESSAGE_SECONDS
+
+
+async def test_failed_creations_are_not_forgotten_if_none_was_tried_because_the_stores_are_old() -> None:
+    handed = Handed()
+    handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), -inf)
+    handed.dispatcher.is_fresh = lambda: False
+    await handed.start({"targetReplicas": 1}, creates=GROWTH)
+    await asyncio.sleep(0)
+    assert handed.executor.told == [True]
+    assert handed.dispatcher.failed_writes.failed_write(handed.job.uid).attempts.times == 1
+
+
 QUOTA = PodRefused(Forbidden("exceeded quota", status=403), role="worker")
 GROWTH = NewPods((Slot("worker", 1, "n1", True),), 1, (1, 2))
 

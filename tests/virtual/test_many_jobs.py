@@ -62,7 +62,8 @@ def test_statuses_that_cannot_be_written_do_not_keep_the_passes_going() -> None:
         run_scenario(scenario, 1)
     passes_made, tried_writes = counts[1][0] - counts[0][0], counts[1][1] - counts[0][1]
     assert tried_writes <= 2.5 * HELD, "a status that failed waits for the next try, 24 s at least"
-    assert passes_made <= 3 * tried_writes, "a pass begins a try, another one notes its end"
+    most = 2 * tried_writes + 2 * HELD
+    assert passes_made <= most, "a pass begins a try, another one notes its end, and some are for what the jobs tell"
 
 
 def test_the_times_of_jobs_are_gone_through_only_when_a_job_has_come_or_gone() -> None:

@@ -22,7 +22,7 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.plan_executor import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import NewPods, Plan

@@ -19,7 +19,7 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.plan_executor import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, EventReason, Nomination
 from elastic_operator.plan.facts.text import listed, pods

@@ -119,7 +119,7 @@ class Creator:
 
 async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
     """Run all calls at once, for the job `of` (`namespace/name`). After all of them have ended, raise the gravest
-    error.
+    error, with the longest wait that the API server asks for in any of the errors.
 
     One error of each other kind is logged, because many pods mostly fail in the same way.
     """
@@ -131,6 +131,9 @@ async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
             log.log(level, "another write for the job failed at the same time job=%s error=%s", of, error, exc_info=own)
+    if errors and isinstance(errors[0], ClusterError):
+        waits = (error.retry_after for error in errors if isinstance(error, ClusterError))
+        errors[0].retry_after = max((wait for wait in waits if wait is not None), default=None)
     if errors:
         raise errors[0]
 

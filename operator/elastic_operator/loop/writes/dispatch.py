@@ -1,5 +1,6 @@
 """Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
-(controller-runtime: the workqueue, with one worker per key).
+(controller-runtime: the workqueue, with one worker per key). While the API server refuses a job's pods, only their
+creation waits for the next try.
 
 `start` does not queue a plan that it cannot begin. It returns the delay in seconds until the job is planned again.
 """
@@ -9,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_api.refusal import pod_blocked
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
-from elastic_operator.loop.writes.plan_executor import PlanExecutor, Work
-from elastic_operator.loop.writes.status_times import StatusTimes
+from elastic_operator.loop.writes.plan_executor import Gate, PlanExecutor, Work
+from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, EventReason, Plan
 from elastic_operator.plan.facts.job import Job
@@ -32,9 +33,6 @@ NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
 """Of a job's failed writes in a row, these are logged: the first, the one with the event, and one in this many."""
-
-Gate = Callable[[], Awaitable[bool]]
-"""Awaited before the first write of a plan. If its result is False, the plan is dropped."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,7 +62,7 @@ class Dispatcher:
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
-        return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait(now)
+        return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait_without_creations(now)
 
     async def stop(self) -> None:
         """Cancel the plans under way."""
@@ -100,13 +98,14 @@ class Dispatcher:
                 return min(wait, self._write_status_only(body, job, plan))
             plan, is_whole = others, plan.creates is None
         if plan.creates and not self.is_fresh():
-            plan = replace(plan, creates=None)
+            plan, is_whole = replace(plan, creates=None), False
             if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        work, gate = Work(job, plan, body.status.unpack(), writes_status), begin_gate()
+        clears = failed.attempts.times if is_whole else None
+        work = Work(job, plan, body.status.unpack(), writes_status, clears, begin_gate())
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
-        self._begin(work, failed.attempts.times if is_whole else None, gate)
+        self._begin(work)
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
@@ -126,15 +125,12 @@ class Dispatcher:
         delay = max(delay, self.status_times.status_only_delay(job.uid))
         if delay > 0:
             return delay
-        self.status_times.note_status_only(job.uid)
+        self.status_times.note_status_only(job.uid, until=time.monotonic() + MESSAGE_SECONDS)
         self._begin(Work(job, only, body.status.unpack()))
         return inf
 
-    def _begin(self, work: Work, clears: int | None = None, gate: Gate | None = None) -> None:
-        """Begin a plan. If it succeeds, the job's failed writes are forgotten if they are still `clears`; None: it does
-        not forget them.
-        """
-        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work, clears, gate))
+    def _begin(self, work: Work) -> None:
+        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: Work) -> None:
@@ -155,10 +151,10 @@ class Dispatcher:
         for slot, shape in zip(plan.slots, shapes, strict=True):
             self.ledger.assumed.add(job, slot, shape)
 
-    async def _carry_out(self, work: Work, clears: int | None, gate: Gate | None) -> None:
+    async def _carry_out(self, work: Work) -> None:
         job = work.job
         try:
-            if gate is not None and not await gate():
+            if work.gate is not None and not await work.gate():
                 return
             if work.writes_status:
                 self.status_times.note_written(job.uid, creates=bool(work.plan.creates))
@@ -166,16 +162,18 @@ class Dispatcher:
                 await self.executor.carry_out(work, lambda: self.ledger.own_pods(job.uid))
         except ClusterError as error:
             self.note(job, error)
-            if not _writes_more_than_status(work.plan):
-                wait = self.failed_writes.failed_write(job.uid).wait(time.monotonic())
-                self.status_times.note_status_only(job.uid, seconds=wait)
+            if not _writes_more_than_status(work.plan) and error.retry_policy is not RetryPolicy.DECIDE_AGAIN:
+                next_try = self.failed_writes.failed_write(job.uid).attempts.until
+                self.status_times.note_status_only(job.uid, until=next_try)
             if isinstance(error, PodRefused):
                 self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            if clears == self.failed_writes.failed_write(job.uid).attempts.times:  # else a dry run was refused (139)
+            if (
+                work.clears == self.failed_writes.failed_write(job.uid).attempts.times
+            ):  # else a dry run was refused (139)
                 self.failed_writes.clear(job)
             if work.plan.creates:
                 self.on_pods_created(job.uid)

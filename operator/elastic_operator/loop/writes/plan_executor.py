@@ -7,7 +7,7 @@ once, so that the next pass sees it before the watch does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,18 +31,25 @@ from elastic_operator.plan.job.counts import with_created
 log = logging.getLogger(__name__)
 
 
+Gate = Callable[[], Awaitable[bool]]
+"""Awaited before the first write of a plan. If its result is False, the plan is dropped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """A plan under way, and the job's status as the API server has it.
 
-    `writes_status`: the job's status is among the writes. `sent` collects the names of pods that may have been created,
-    even if another write fails (48).
+    `writes_status`: the job's status is among the writes. If the plan succeeds, the job's failed writes are forgotten,
+    if they are still as many as `clears`; None: it is only a part of a plan. `sent` collects the names of pods that may
+    have been created, even if another write fails (48).
     """
 
     job: Job
     plan: Plan
     stored_status: dict[str, Any]
     writes_status: bool = True
+    clears: int | None = None
+    gate: Gate | None = None
     sent: set[str] = field(default_factory=set)
 
 

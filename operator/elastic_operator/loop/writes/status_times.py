@@ -100,10 +100,10 @@ class StatusTimes:
         """Seconds for which the status may not be written without the other writes of the plan; 0 if it may."""
         return max(0.0, self._of(uid).may_write_alone_at - time.monotonic())
 
-    def note_status_only(self, uid: str, *, seconds: float = MESSAGE_SECONDS) -> None:
-        """The status is written alone now, or this has failed. No such write is made for that many seconds."""
+    def note_status_only(self, uid: str, *, until: float) -> None:
+        """The status is written alone now, or this has failed. No such write is made until then (monotonic)."""
         known = self._of(uid)
-        known.may_write_alone_at = max(known.may_write_alone_at, time.monotonic() + seconds)
+        known.may_write_alone_at = max(known.may_write_alone_at, until)
 
     def _of(self, uid: str) -> _Times:
         return self._known.setdefault(uid, _Times())
