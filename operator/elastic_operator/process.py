@@ -328,7 +328,7 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.all_stats(controller.planner.last_plans(), controller.view.policies.teams.covered)
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.view.policies.teams.covered)
             if controller
             else (),
             policies=statuses.all_stats() if statuses else (),

@@ -6,7 +6,7 @@ from elastic_api.status import ConditionType
 from elastic_operator.metrics.job_times import TIME_KINDS, JobTimes
 from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.observed_jobs import LastPlan
+from elastic_operator.plan.last_plans import LastPlan
 from tests.metrics.stats import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
 from tests.plan.test_node_outage import UNREADY, kept, on_nodes

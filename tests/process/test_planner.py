@@ -43,7 +43,7 @@ from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import NodeState, Observation
-from elastic_operator.plan.observed_jobs import LastPlan
+from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
@@ -407,7 +407,7 @@ def test_only_jobs_with_another_observation_or_assignment_or_a_due_plan_need_pla
         first = [uid for uid in postponed if uid in needed]
         found = list(world.planner.may_need_plans(decisions, world.now))
         assert (set(found), found[: len(first)]) == (needed, first)
-        dues = [plan.due_monotonic for plan in world.planner.last_plans() if plan.due_monotonic > -inf]
+        dues = [plan.due_monotonic for plan in world.planner.plans.all() if plan.due_monotonic > -inf]
         assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in found[:1]:
             obs, assignment = all_obs[uid], decisions.allocation.find_assignment(uid)
@@ -424,6 +424,21 @@ def with_masters(jobs: int, *, size: int) -> World:
         world.job(f"job-{index}", size, STATUSES[2], "")
         world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
     return world
+
+
+def test_a_deleted_job_has_no_last_plan_and_is_not_planned_for_again():
+    world = with_masters(2, size=1)
+    first, planner = world.decide(), world.planner
+    planner.plans.requeue("uid-job-1")  # it has no plan yet, and gets one in any case
+    assert list(planner.may_need_plans(first, world.now)) == ["uid-job-0", "uid-job-1"]
+    for obs in first.obs.values():
+        planner.plans.note(LastPlan(obs, first.allocation.find_assignment(obs.job.uid), inf, obs.status))
+    world.goes("jobs", "job-0")
+    decisions = world.decide()
+    assert [plan.obs.job.uid for plan in planner.plans.all()] == ["uid-job-1"]
+    planner.plans.requeue("uid-job-0")
+    planner.plans.requeue("uid-job-1")
+    assert list(planner.may_need_plans(decisions, world.now)) == ["uid-job-1"]
 
 
 def test_a_pass_in_which_nothing_changes_looks_at_no_job():

@@ -118,7 +118,7 @@ class Operator:
 
     def all_stats(self) -> tuple[JobStats, ...]:
         """What metrics show of the jobs."""
-        return self.times.all_stats(self.controller.planner.last_plans(), self.controller.view.policies.teams.covered)
+        return self.times.all_stats(self.controller.planner.plans.all(), self.controller.view.policies.teams.covered)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""

@@ -83,8 +83,7 @@ def test_the_first_pass_of_a_new_leader_makes_few_plans_besides_those_with_pods_
         lost = next(iter(world.server.all(kinds.PODS)))
         world.server.remove(kinds.PODS, lost)
         world.operator.controller.forget()
-        for memory in world.operator.controller.planner._jobs.values():
-            memory.last_plan = None
+        world.operator.controller.planner.plans._plans.clear()
         planned = list[str]()
         reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, planned)
         with patch.object(planner, "reconcile", reconcile):

@@ -26,7 +26,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.observed_jobs import LastPlan
+from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
@@ -109,7 +109,7 @@ class Reconciler:
         idle = [uid for uid in needed if not self.dispatcher.busy(uid)]
         acting = {uid for uid in idle if _gets_or_loses_pods(uid, allocation)}
         uids = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting)))
-        is_first = next(self.planner.last_plans(), None) is None
+        is_first = not self.planner.plans.all()
         most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if is_first else MAX_PLANS
         for uid in islice(uids, most):
             self._plan_or_quarantine(all_obs[uid], allocation, now)

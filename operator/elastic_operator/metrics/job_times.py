@@ -15,7 +15,7 @@ from elastic_api.status import ConditionType, Phase
 from elastic_operator.metrics.stats import JobStats
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.observed_jobs import LastPlan
+from elastic_operator.plan.last_plans import LastPlan
 
 TIME_KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_api.status import JobStatus
 from elastic_operator.memory import DelayQueue
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.observed_jobs import JobMemory, LastPlan
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """A job's last plan: its input, its status, and when it is made again if nothing changes."""
+
+    obs: Observation
+    assignment: Assignment | None
+    due_monotonic: float
+    status: JobStatus
+
+    def is_current(self, obs: Observation, at: float) -> bool:
+        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
+        return self.obs is obs and at < self.due_monotonic  # unchanged means identical (23)
 
 
 class LastPlans:
-    """The last plans, each in the planner's memory of its job. All times are monotonic.
+    """The last plans, by the uid of the job. All times are monotonic."""
 
-    Args:
-        memory_of: By a job's uid, the planner's memory of the job; None if the job is deleted.
-    """
-
-    def __init__(self, memory_of: Callable[[str], JobMemory | None]) -> None:
-        self._memory_of = memory_of
+    def __init__(self) -> None:
+        self._plans: dict[str, LastPlan] = {}
         self._due = DelayQueue()
         """When each plan is due."""
         self._outdated: dict[str, None] = {}
@@ -33,15 +44,17 @@ class LastPlans:
     def note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun."""
         uid = planned.obs.job.uid
-        if (memory := self._memory_of(uid)) is not None:
-            memory.last_plan = planned
-            self._due.set(uid, planned.due_monotonic)
-            self._outdated.pop(uid, None)
+        self._plans[uid] = planned
+        self._due.set(uid, planned.due_monotonic)
+        self._outdated.pop(uid, None)
+
+    def all(self) -> Iterable[LastPlan]:
+        """The last plans of all jobs that had one."""
+        return self._plans.values()
 
     def last_plan(self, uid: str) -> LastPlan | None:
         """The job's last plan; None before its first one."""
-        memory = self._memory_of(uid)
-        return memory.last_plan if memory is not None else None
+        return self._plans.get(uid)
 
     def next_due_monotonic(self) -> float:
         """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
@@ -82,15 +95,17 @@ class LastPlans:
         return self._outdated.keys()
 
     def requeue(self, uid: str) -> None:
-        """Plan for that job again. Until then, metrics show its last plan."""
-        if (memory := self._memory_of(uid)) is None:
-            return
-        if memory.last_plan is not None:
-            memory.last_plan = replace(memory.last_plan, due_monotonic=-inf)
-        self._due.drop(uid)
-        self._outdated[uid] = None
+        """Plan for that job again. Until then, metrics show its last plan.
+
+        A job that has no plan yet gets its first one in any case; a deleted job has no plan, either.
+        """
+        if (planned := self._plans.get(uid)) is not None:
+            self._plans[uid] = replace(planned, due_monotonic=-inf)
+            self._due.drop(uid)
+            self._outdated[uid] = None
 
     def drop(self, uid: str) -> None:
         """Forget a deleted job."""
+        self._plans.pop(uid, None)
         self._due.drop(uid)
         self._outdated.pop(uid, None)

@@ -1,4 +1,4 @@
-"""The planner's memory of each job from pass to pass, with its demand and its last plan, and all jobs of one pass.
+"""The planner's memory of each job from pass to pass, with its demand, and all jobs of one pass.
 
 The jobs of a pass are made from the jobs of the pass before, and only jobs that were observed again are examined (23).
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elastic_api.status import JobStatus
 from elastic_operator.memory import SingleCache
 from elastic_operator.plan.cluster_view import ClusterView
-from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.requirements import JobShape
@@ -19,20 +17,6 @@ from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
 from elastic_operator.plan.job.remaining_pods import demand_of_pods, frozen_demand, unwanted_pods
-
-
-@dataclass(frozen=True, slots=True)
-class LastPlan:
-    """A job's last plan: its input, its status, and when it is made again if nothing changes."""
-
-    obs: Observation
-    assignment: Assignment | None
-    due_monotonic: float
-    status: JobStatus
-
-    def is_current(self, obs: Observation, at: float) -> bool:
-        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due_monotonic  # unchanged means identical (23)
 
 
 @dataclass(slots=True)
@@ -48,8 +32,6 @@ class JobMemory:
     """The job's demand while it is not quarantined, remembered by its inputs."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
-    last_plan: LastPlan | None = None
-    """None before its first plan."""
 
     @property
     def demand(self) -> JobDemand | None:

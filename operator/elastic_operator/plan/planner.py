@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, the state of the last
-allocation, and what that pass has decided. The view caches all facts but jobs. The cost of a pass grows with the
-changes since the last pass: an unchanged fact or decision stays the same object, so the next step skips it by identity
-(23). A property test checks that a planner with caches decides like a planner without them.
+The planner has all memory of decisions from pass to pass: one `JobMemory` and the last plan of each job, the state of
+the last allocation, and what that pass has decided. The view caches all facts but jobs. The cost of a pass grows with
+the changes since the last pass: an unchanged fact or decision stays the same object, so the next step skips it by
+identity (23). A property test checks that a planner with caches decides like a planner without them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
-from elastic_operator.plan.observed_jobs import JobMemory, LastPlan, ObservedJobs
+from elastic_operator.plan.observed_jobs import JobMemory, ObservedJobs
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -69,7 +69,7 @@ class Planner:
         self._observed_jobs = ObservedJobs()
         self._observe_at = DelayQueue()
         """When (epoch seconds) a job is observed even without a change in the view; -inf: in the next pass."""
-        self.plans = LastPlans(self._jobs.get)
+        self.plans = LastPlans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self.forget_allocation()
 
@@ -99,10 +99,6 @@ class Planner:
         """The decisions of the last pass, for its later readers; None before the first pass, and after `forget` or
         `forget_allocation`. The controller calls `forget` after a failed pass, which may have changed parts of them.
         """
-
-    def last_plans(self) -> Iterator[LastPlan]:
-        """The last plans of all jobs that had one."""
-        return (memory.last_plan for memory in self._jobs.values() if memory.last_plan is not None)
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
