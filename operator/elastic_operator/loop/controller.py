@@ -223,7 +223,7 @@ class Controller:
             text = "the look-ahead or the DryRun allocation failed; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self.reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
+            self.reclaim_reporter.report_futile(decisions.inputs, allocation.still_futile)
         if decisions.report_only is not None:
             self.reclaim_reporter.would_reclaim(decisions.report_only)
         self.reclaim_reporter.note_allocation(decisions.inputs, allocation)

@@ -100,11 +100,6 @@ class Planner:
         `forget_allocation`. The controller calls `forget` after a failed pass, which may have changed parts of them.
         """
 
-    @property
-    def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
-        return self._allocator.futile_preemptors
-
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def read_ahead(self, view: ClusterView) -> Iterator[None]:

@@ -270,9 +270,8 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     inputs = replace(make_inputs(nodes, jobs, teams=teams), foreign_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
         monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", tries)
-        allocator = Allocator()
-        found = allocator.allocate(inputs)
-        assert allocator.futile_preemptors == ({"high"} if tries == 1 else set())
+        found = Allocator().allocate(inputs)
+        assert found.still_futile == ({"high"} if tries == 1 else set())
         assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 

@@ -29,11 +29,13 @@ class Allocation(Mapping[str, Grant]):
     It must not be read after the state has begun the next pass.
     """
 
-    def __init__(self, state: AllocationState) -> None:
+    def __init__(self, state: AllocationState, still_futile: frozenset[str] = frozenset()) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
+        self.still_futile = still_futile
+        """The preemptors (uids) whose preemption of a whole job was futile in the last try of the pass, too (112)."""
         self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
