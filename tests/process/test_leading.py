@@ -139,10 +139,10 @@ async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_p
         await asyncio.sleep(2.5 * process.READ_AHEAD_SECONDS)
         assert sorted(read) == ["one", "three", "two"]
         assert replica.controller is None
-        ahead = made[0].planner._jobs["one"].obs.job
+        ahead = made[0].planner.jobs._memories["one"].obs.job
         replica.stores.jobs.observe_deleted("two")
         await asyncio.sleep(process.READ_AHEAD_SECONDS)
-        assert set(made[0].planner._jobs) == {"one", "three"}
+        assert set(made[0].planner.jobs._memories) == {"one", "three"}
         assert set(made[0].view._bodies) == {"one", "three"}
         elector[0]._leading.set()
         await asyncio.sleep(1)

@@ -44,7 +44,7 @@ class Station(NamedTuple):
 STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
     "facts": Station(kinds.JOBS, jobs.Jobs, "job"),
-    "observe": Station(kinds.JOBS, planner, "observe"),
+    "observe": Station(kinds.JOBS, observed_jobs, "observe"),
     "shape": Station(kinds.JOBS, shapes.Shapes, "_shape"),
     "demand": Station(kinds.JOBS, observed_jobs, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),

@@ -115,7 +115,7 @@ def make_controller(
         metrics=metrics,
         is_fresh=is_fresh,
         on_done=requeue,
-        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, stage=FaultStage.GRANT),
+        on_internal_error=lambda uid, error: planner.jobs.quarantine(view, uid, error, stage=FaultStage.GRANT),
         on_pods_created=on_pods_created,
         on_pod_rejected=answers.note_refused_create,
     )

@@ -150,7 +150,7 @@ class Controller:
         """
         try:
             self._forget_deleted()
-            for _ in self.planner.read_ahead(self.view.refresh_contexts(self.clock.time())):
+            for _ in self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time())):
                 await asyncio.sleep(0)
         except Exception:  # an error at a job comes again in the pass, which logs it
             log.debug("reading jobs ahead failed; the next pass reads all at once", exc_info=True)
@@ -253,7 +253,7 @@ class Controller:
         most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.view.read_again(some)
-        self.planner.requeue(some)
+        self.planner.jobs.requeue(some)
         self._resync_at_monotonic = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:

@@ -91,7 +91,7 @@ class Reconciler:
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self.planner.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
+        return self.planner.jobs.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
