@@ -373,3 +373,21 @@ def test_of_two_that_began_to_wait_at_once_one_keeps_its_turn_until_it_is_served
 
     with with_limits(max_evictions_per_decision=10, max_evictions_per_minute=10):
         run_scenario(scenario)
+
+
+def test_evictions_reserved_for_a_preemptor_that_is_gone_keep_no_other_one_waiting() -> None:
+    async def scenario(world: World) -> None:
+        jobs = await two_waiting(world, seconds=90)
+        await world.advance(65)
+        [waiting] = over_limit(world)
+        [served] = jobs.keys() - {waiting}
+        world.server.edit(kinds.JOBS, jobs[served], {**jobs[served]["spec"], "suspend": True})
+        with watched_passes(world) as seen:
+            await world.settle()
+            assert over_limit(world) == set()
+            await world.advance(60)
+        assert len(pods_of(world, jobs[waiting])) == jobs[waiting]["spec"]["minReplicas"]
+        assert {waiting} in seen, "the first pass still reserves the evictions"
+
+    with with_limits(max_evictions_per_decision=10, max_evictions_per_minute=10):
+        run_scenario(scenario)

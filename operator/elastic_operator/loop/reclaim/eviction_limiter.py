@@ -65,7 +65,7 @@ class EvictionLimiter:
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _Waiting] = {}
         """The preemptors that the cluster's limit stops, although the limit allows each preemptor alone. The one that
-        has waited longest is first, also among those that began to wait in one pass: the turn must not move between them.
+        has waited longest is first. Also among those that began to wait in one pass, the turn must not move.
         """
 
     @property
@@ -105,11 +105,17 @@ class EvictionLimiter:
         return first, self._waiting[first].pods
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:
-        """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
-        if there were no evictions.
+        """Record which preemptors wait, and return the seconds until the limits allow more evictions to one of them;
+        infinity if no entry waits, or if time alone allows no more.
+
+        0 if the next allocation would reserve evictions for another preemptor than this one did, as when the first one
+        was served or suspended. This ends: one that waits no more has another turn after a minute at the earliest.
         """
+        self._note_waiting(allocation)
         if not allocation.over_eviction_limit:
             return inf
+        if self._longest_waiting()[0] != allocation.inputs.eviction_limits.longest_waiting:
+            return 0.0
         turns = (one.since + EVICTION_SECONDS - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
@@ -117,7 +123,7 @@ class EvictionLimiter:
         """Count these pods (uids) as evicted."""
         self._count_evicted(self._last_minute.count(pods))
 
-    def note_waiting(self, allocation: Allocation) -> None:
+    def _note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         wanted = {
             one.preemptor: one.hit.wanted
@@ -133,7 +139,6 @@ class EvictionLimiter:
             if preemptor in wanted or preemptor in keep_turn
         }
         self._waiting |= {one: _Waiting(now, pods) for one, pods in wanted.items() if one not in before}
-
 
 
 def _configured(settings: ReclaimSettings) -> frozenset[EvictionLimit]:
