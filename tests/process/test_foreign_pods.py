@@ -21,8 +21,8 @@ from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.quarantine import Quarantine
-from elastic_operator.read.foreign.foreign_pod import PodBackoff
 from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, ForeignPods
+from elastic_operator.read.foreign.nomination_backoffs import PodBackoff
 from elastic_operator.read.foreign.reservation import (
     CONDITION,
     FIRST_AVOIDED_SECONDS,
@@ -65,7 +65,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
-            progress=SimpleNamespace(backoff=self.backoff.get),
+            backoffs=SimpleNamespace(backoff=self.backoff.get),
         )
 
     foreign_pods: ForeignPods = field(init=False)

@@ -15,7 +15,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
-from elastic_operator.read.foreign.foreign_pod import NominationProgress
+from elastic_operator.read.foreign.nomination_backoffs import NominationBackoffs
 from elastic_operator.read.foreign.reservation import (
     CONDITION,
     MAX_CHARACTERS,
@@ -65,7 +65,7 @@ def nominator_of(
     return Nominator(
         session,  # type: ignore[arg-type] # as much of one as is used
         pods,
-        NominationProgress(lambda: now),
+        NominationBackoffs(lambda: now),
         keeps_seconds=60.0,
         grace_ceiling=lambda _: 30,
         events=SimpleNamespace(record=lambda _subject, event: told.append(event)),  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     assert await may_go(made)
     assert session.writes == ["/api/v1/namespaces/a/pods/owner/status"]
     assert reasons(told) == ["QuotaReclaimed"]
-    assert made.progress.backoff("uid-owner") is None
+    assert made.backoffs.backoff("uid-owner") is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
 async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
-    until, said = made.progress.backoff("uid-owner") or (0.0, "")
+    until, said = made.backoffs.backoff("uid-owner") or (0.0, "")
     assert until > NOW
     assert said.startswith(why)
     assert (told, errors(metrics)) == ([], 0)
@@ -135,7 +135,7 @@ async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer
 async def test_an_error_about_a_preemptor_is_not_that_of_the_job_that_makes_way() -> None:
     made, metrics, _ = nominator(Answers({"metadata": "odd"}))
     assert not await may_go(made)
-    assert made.progress.backoff("uid-owner") is not None
+    assert made.backoffs.backoff("uid-owner") is not None
     assert errors(metrics) == 1
 
 

@@ -75,7 +75,7 @@ def make_controller(
     nominator = Nominator(
         session,
         stores.pods,
-        reader.nomination_progress,
+        reader.nomination_backoffs,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
         events=events,

@@ -180,7 +180,6 @@ class Controller:
             allocation = decisions.allocation
             if decisions.is_new:
                 self.forecasts.note_allocation()
-                self.limiter.note_waiting(allocation)
                 self.reconciler.reason_messages.add(allocation)
                 self._report_safely(lambda: self._take_note(decisions))
             self._forget_deleted()

@@ -95,4 +95,6 @@ class Reclaim(Protocol):
         """The limits on evictions in a cluster with that many GPUs."""
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:
-        """Seconds until the limits allow more evictions to an entry that they stop; infinity for never."""
+        """Seconds until the limits allow more evictions to an entry that they stop; infinity for never. Called once for
+        each new allocation: the entries that it stops begin to wait.
+        """

@@ -24,8 +24,8 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, EventReason, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.waits import FUTILE_TRIES
-from elastic_operator.read.foreign.foreign_pod import NOMINATION_RETRY_SECONDS, NominationProgress
 from elastic_operator.read.foreign.foreign_pods import WaitingPod
+from elastic_operator.read.foreign.nomination_backoffs import NOMINATION_RETRY_SECONDS, NominationBackoffs
 from elastic_operator.read.foreign.reservation import Reservation, condition_of, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Nominator:
 
     session: Session
     pods: Store[objects.Pod]
-    progress: NominationProgress
+    backoffs: NominationBackoffs
     keeps_seconds: float
     """How long a node is kept for a pod beyond the grace of the evicted pods."""
     grace_ceiling: Callable[[str], int]
@@ -153,7 +153,7 @@ class Nominator:
             return await work
         except Exception as error:
             self.metrics.count_error("pod")
-            self.progress.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            self.backoffs.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
@@ -242,9 +242,9 @@ class Nominator:
             except Conflict:
                 return await self._put_again(pod, reservation, urgency)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
-            self.progress.back_off(uid, CHANGED_SECONDS, "it has just changed")
+            self.backoffs.back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self.progress.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self.backoffs.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 

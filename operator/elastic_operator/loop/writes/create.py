@@ -24,6 +24,7 @@ from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
+    Conflict,
     Forbidden,
     PodRefused,
     has_unknown_outcome,
@@ -85,7 +86,9 @@ class Creator:
         return service
 
     async def create(self, job: Job, new: NewPods, slot: Slot, service: objects.Service, sent: set[str]) -> None:
-        """Create the pod for one of the slots, when its turn comes."""
+        """Create the pod for one of the slots, when its turn comes. Raises Conflict if the job has a pod of that name
+        and of another incarnation, which the store lacked.
+        """
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(slot.role)
         async with self._pods:
@@ -104,8 +107,12 @@ class Creator:
                 raise
             if not pod.metadata.labels.incarnation:
                 await self._reject(job, pod, slot.role)
-        log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
         self._stores.pods.observe(pod)
+        if pod.metadata.labels.incarnation != str(new.incarnation):
+            # A late creation of an earlier incarnation has the name. The next pass deletes that pod first.
+            sent.discard(name)
+            raise Conflict(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists", status=409)
+        log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
         """Delete a pod that was stored without its label, and raise PodRefused. The pod would count as one of an

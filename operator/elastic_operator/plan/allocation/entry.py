@@ -58,8 +58,8 @@ class Entry:
     """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
     """Whether all its pods are preempted."""
-    has_reserved_placements: bool = False
-    """Whether the entry does not have its minimum, and placements are held for it (37)."""
+    has_placements_set_aside: bool = False
+    """Whether the entry does not have its minimum, and placements are set aside for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes for the missing pods of its minimum (49)."""
     times_preempted: int = 0

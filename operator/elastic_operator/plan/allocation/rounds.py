@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Entitlement
-from elastic_operator.plan.allocation.admit import admit, reserve_for_starving
+from elastic_operator.plan.allocation.admit import admit, set_aside_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
@@ -45,8 +45,8 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.this_pass.changed:
-        if entry.has_reserved_placements:
-            state.journal.set(entry, "placements", ())  # the room stays held until the end of the pass
+        if entry.has_placements_set_aside:
+            state.journal.set(entry, "placements", ())  # the room stays set aside until the end of the pass
 
 
 class Admissions:
@@ -55,7 +55,7 @@ class Admissions:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._reserved_for_starving: set[tuple[str, str]] = set()
+        self._set_aside_for: set[tuple[str, str]] = set()
 
     def serve(self, entitlement: Entitlement) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
@@ -102,7 +102,7 @@ class Admissions:
         if right <= entitlement and may_use:
             admitted = admit(self._state, entry)
             if not admitted and right == entitlement:
-                self._reserve(entry)
+                self._set_aside(entry)
         if key and not entry.admitted:
             self._state.this_pass.answers.put(Question.REFUSED, (entitlement, key))
 
@@ -138,13 +138,13 @@ class Admissions:
         elif key and not gang[0].admitted:
             state.this_pass.answers.put(Question.REFUSED, (entitlement, key))
 
-    def _reserve(self, entry: Entry) -> None:
-        """Hold room for the first waiting entry of its team and flavor, if it has waited too long (37)."""
+    def _set_aside(self, entry: Entry) -> None:
+        """Set room aside for the first waiting entry of its team and flavor, if it has waited too long (37)."""
         key = (entry.team, entry.demand.shape.flavor)
-        if key not in self._reserved_for_starving:
-            self._reserved_for_starving.add(key)
+        if key not in self._set_aside_for:
+            self._set_aside_for.add(key)
             if self._state.starves(entry):
-                reserve_for_starving(self._state, entry)
+                set_aside_for_starving(self._state, entry)
 
 
 def _entitlement_for(state: AllocationState, entry: Entry, need: int) -> Entitlement:

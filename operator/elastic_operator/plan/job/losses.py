@@ -21,6 +21,7 @@ from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_no
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
+from elastic_worker.contract import ROLE_MASTER
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
@@ -32,7 +33,7 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
-    if obs.members and obs.status.replicas and not has_master:
+    if obs.members and obs.status.replicas and not has_master and not _has_no_master_yet(obs):
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and has_master):
         return obs
@@ -44,6 +45,14 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(obs, Event(EventReason.NEW_INCARNATION, text, "Warning"))
     return obs
+
+
+def _has_no_master_yet(obs: Observation) -> bool:
+    """Whether the last status lists pods, and no master but one that leaves: none of this incarnation was created yet,
+    because a late pod of an earlier incarnation had its name.
+    """
+    listed = obs.status.pods
+    return bool(listed) and not any(pod.role == ROLE_MASTER and pod.phase != "Terminating" for pod in listed)
 
 
 def lost_count(obs: Observation) -> int:

@@ -15,52 +15,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.plan.facts.requirements import PodShape
-from elastic_operator.plan.facts.times import lasts
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
+from elastic_operator.read.foreign.nomination_backoffs import PodBackoff
 from elastic_operator.read.foreign.reservation import Reservation
 
-MAX_BACKOFFS = 10_000
-NOMINATION_RETRY_SECONDS = 30.0
-"""A pod that could not be nominated is not tried again for this long."""
 NEVER_PREEMPTS = "Never"
 RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """The known facts on the claims of a namespace with these names."""
-
-
-class PodBackoff(NamedTuple):
-    """A pod's back-off: until when (epoch seconds), and why."""
-
-    until: float
-    why: str
-
-
-class NominationProgress:
-    """The nominator's news that no object shows: pods in back-off. `now` gives the time (epoch seconds)."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._backoffs: dict[str, PodBackoff] = {}
-
-    def backoff(self, uid: str) -> PodBackoff | None:
-        """The back-off of that foreign pod; None if there is none."""
-        known = self._backoffs.get(uid)
-        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
-            del self._backoffs[uid]
-            return None
-        return known
-
-    def back_off(self, uid: str, seconds: float, why: str) -> None:
-        drop_older_half(self._backoffs, MAX_BACKOFFS)
-        self._backoffs[uid] = PodBackoff(self._now() + seconds, why)
 
 
 class ForeignPodSettings(NamedTuple):

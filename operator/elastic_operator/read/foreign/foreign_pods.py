@@ -21,7 +21,6 @@ from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
     ForeignPodSettings,
-    NominationProgress,
     PodContext,
     Volumes,
     claims_of,
@@ -30,6 +29,7 @@ from elastic_operator.read.foreign.foreign_pod import (
 )
 from elastic_operator.read.foreign.gang_key import gang_of
 from elastic_operator.read.foreign.gang_nodes import GangNodes
+from elastic_operator.read.foreign.nomination_backoffs import NominationBackoffs
 from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.read.foreign.whole_gangs import WholeGangs
 from elastic_operator.read.ledger import Ledger
@@ -67,7 +67,7 @@ class ForeignPods:
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
     written again. `again_at_epoch` is when any of this changes without an event.
 
-    `progress` has the pods that could not be nominated.
+    `backoffs` has the pods that could not be nominated.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class ForeignPods:
         clock: ServerClock,
         volumes: Volumes,
         quarantine: Quarantine,
-        progress: NominationProgress,
+        backoffs: NominationBackoffs,
     ) -> None:
         self._ledger, self._nodes, self._quarantine = ledger, nodes, quarantine
         self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
         self._reservation_seconds = settings.reclaim.reservation_seconds
-        self._clock, self._volumes, self._progress = clock, volumes, progress
+        self._clock, self._volumes, self._backoffs = clock, volumes, backoffs
         self._waiting: dict[str, WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._cleared_nodes: Set[str] = frozenset()
@@ -210,7 +210,7 @@ class ForeignPods:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
         volumes = self._volumes(meta.namespace, claims_of(pod))
-        return PodContext(nominated if is_there else "", self._progress.backoff(meta.uid), volumes)
+        return PodContext(nominated if is_there else "", self._backoffs.backoff(meta.uid), volumes)
 
     def _prolonged(
         self, reservation: Reservation, before: WaitingPod | None, now: float, *, waits: bool, moved: bool

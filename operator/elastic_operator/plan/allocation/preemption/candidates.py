@@ -32,8 +32,8 @@ class UnitKind(IntEnum):
 
     OWN = 0
     """A worker of the preemptor itself beyond its minimum, when its master is missing."""
-    RESERVED_PLACEMENT = 1
-    """A placement that is held for a job that has waited too long (37)."""
+    SET_ASIDE = 1
+    """A placement that is set aside for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
     INCOMPLETE = 3
@@ -73,18 +73,17 @@ class VictimUnit:
         return [*self.members, *(self.entry.requirements(placement.role).shape for placement in self.placements)]
 
     @property
-    def victim_order(self) -> tuple[int, float, int, bool, int]:
-        """Sort key: jobs of lower priority first, then those that lose no work by a change of size (170), then younger
-        ones; within a job workers, the highest index first, then the master.
-        """
+    def order_in_job(self) -> tuple[bool, int]:
+        """Sort key within the job: workers first, the highest index first, then the master."""
         index = _LAST if self.placements else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
-        return *victim_order(self.entry, whole=self.whole), is_master, -index
+        return is_master, -index
 
 
 def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """Sort key: the job that loses pods first; see `VictimUnit.victim_order`. If a `whole` job is preempted, the cost
-    of a change of size does not count: in any mode the job loses its work since the last checkpoint.
+    """Sort key: jobs of lower priority lose pods first, then those that lose no work by a change of size (170), then
+    younger ones. If a `whole` job is preempted, the cost of a change of size does not count: in any mode the job loses
+    its work since the last checkpoint.
     """
     demand = entry.demand
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.position
@@ -92,7 +91,8 @@ def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]
 
 def unit_order(unit: VictimUnit, check: PreemptionCheck) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    return unit.kind, -check.share_value(unit.entry.account), *unit.victim_order
+    order = victim_order(unit.entry, whole=unit.whole)
+    return unit.kind, -check.share_value(unit.entry.account), *order, *unit.order_in_job
 
 
 class Candidates:
@@ -144,14 +144,14 @@ class Candidates:
 
     def _running_in_team(self, gpus: int) -> list[Entry]:
         """The other jobs of the preemptor's team. The list is empty for growth, and if something cheaper than a running
-        worker of these jobs may be preempted: a worker of the preemptor, a planned pod, a reserved placement, or, if no
-        `gpus` are lacking, a pod without GPUs.
+        worker of these jobs may be preempted: a worker of the preemptor, a planned pod, a placement set aside, or, if
+        no `gpus` are lacking, a pod without GPUs.
         """
         preemptor = self._preemptor
         if self._growing or gpus <= 0 or (preemptor.kept and not preemptor.has_master):
             return []
         others = [entry for entry in self._state.queues.by_team[preemptor.team] if entry is not preemptor]
-        cheaper = (one for one in others if one.placements and (one.spare_workers or one.has_reserved_placements))
+        cheaper = (one for one in others if one.placements and (one.spare_workers or one.has_placements_set_aside))
         return [] if any(cheaper) else others
 
     def victim_jobs(self, check: PreemptionCheck) -> list[Entry]:
@@ -242,9 +242,9 @@ class Candidates:
             return _singles(UnitKind.OWN, entry, workers[:spare], ())
         if entry.has_minimum:
             return _singles(UnitKind.SURPLUS, entry, workers, planned)[: entry.spare_workers]
-        if entry.has_reserved_placements:
+        if entry.has_placements_set_aside:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return _singles(UnitKind.RESERVED_PLACEMENT, entry, (), placements) if may_be_preempted else []
+            return _singles(UnitKind.SET_ASIDE, entry, (), placements) if may_be_preempted else []
         return [] if entry.admitted else _singles(UnitKind.INCOMPLETE, entry, workers, planned)
 
     def _whole_job(
@@ -257,7 +257,7 @@ class Candidates:
             kind, may_be_preempted = UnitKind.JOB, self._ends_jobs and self._may_be_preempted_whole(entry)
         else:
             kind = UnitKind.INCOMPLETE_JOB
-            may_be_preempted = not (entry.has_reserved_placements or entry.admitted)
+            may_be_preempted = not (entry.has_placements_set_aside or entry.admitted)
         if not may_be_preempted:
             return None
         held = sum(member.gpus for member in entry.kept)
@@ -279,7 +279,7 @@ def preemptible_gpus(state: AllocationState, entry: Entry, preemptor: Entry) -> 
         return 0 if entry.has_master else entry.spare_workers * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.has_reserved_placements and entry.demand.priority >= preemptor.demand.priority:
+    if entry.has_placements_set_aside and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.has_minimum:
         return 0 if entry.admitted else entry.gpus
