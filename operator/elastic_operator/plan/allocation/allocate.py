@@ -32,6 +32,10 @@ class Allocator:
     def __init__(self) -> None:
         self._state: AllocationState | None = None
 
+    def __del__(self) -> None:
+        if self._state is not None:
+            self._state.journal.forget()
+
     def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         state, still_futile = self._serve(inputs)

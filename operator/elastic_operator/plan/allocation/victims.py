@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 
 from elastic_operator.plan.allocation.check_evictions import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
@@ -21,11 +21,11 @@ class Victims:
     or for which a part of a limit is reserved.
 
     Args:
-        keeps: Whether an entry keeps a pod now.
+        residents: The members (uids) that jobs keep now, for each node by its number.
     """
 
-    def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
-        self._journal, self._limits, self._keeps = journal, limits, keeps
+    def __init__(self, journal: Journal, limits: EvictionLimits, residents: Sequence[Container[str]]) -> None:
+        self._journal, self._limits, self._residents = journal, limits, residents
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
         self.over_eviction_limit: dict[Entry, EvictionLimitHit] = {}
@@ -58,7 +58,9 @@ class Victims:
 
     def _stands(self, victim: Victim) -> bool:
         """Whether the pod is still preempted: its victim job does not keep it after all."""
-        return not self._keeps(victim.victim_job, victim.pod)
+        entry, member = victim.victim_job, victim.pod
+        node = entry.node_of.get(member.uid)
+        return member.uid not in self._residents[node] if node is not None else member not in entry.kept
 
     def note_given_back(self, entry: Entry) -> None:
         """Record that the entry keeps its own pods. The pods that it had preempted are evicted for its preemptors."""
