@@ -12,7 +12,7 @@ from elastic_api.status import PREEMPTED, ChangeReason
 from elastic_operator.plan.facts.decisions import EventReason
 from elastic_operator.plan.job.warnings import WARNINGS
 
-NAMED_LIKE_CHANGES = {*PREEMPTED, ChangeReason.SCALED_DOWN}
+NAMED_LIKE_CHANGES = sorted({*PREEMPTED, ChangeReason.SCALED_DOWN})
 """The reasons of a smaller size (`why_smaller`), which are those of its event too."""
 CODE = "\n".join(path.read_text() for path in Path(elastic_operator.__file__).parent.rglob("*.py"))
 
