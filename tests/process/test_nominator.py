@@ -231,3 +231,18 @@ async def settled(made: Nominator) -> None:
 def errors(metrics: Metrics) -> float:
     """Errors of the operator's own about pods."""
     return metrics.internal_errors.labels("pod")._value.get()
+
+
+@pytest.mark.parametrize("kind", ["expired", "renewable"])
+async def test_a_refused_withdrawal_or_renewal_is_not_repeated_in_the_next_pass(kind: str) -> None:
+    """The end of each try wakes the loop, so without a wait the tries would follow each other at once."""
+    world, is_over = World(), kind == "expired"
+    world.pod(nominated="", reservation=Reservation("n2", gang.NOW - 60, gang.NOW + (-30 if is_over else 30)))
+    world.look(gang.NOW)
+    session = Answers(ApiError("a policy forbids it", status=500, reason="InternalError"))
+    made, waiting = nominator_of(session, world.pods, Metrics(), [], gang.NOW), getattr(world.foreign_pods, kind)
+    assert waiting
+    for _ in range(3):
+        made.take([], **{kind: waiting})
+        await settled(made)
+    assert len(session.writes) == 1

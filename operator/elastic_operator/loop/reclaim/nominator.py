@@ -99,12 +99,16 @@ class Nominator:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
         for waiting in expired:
-            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in planned:
+            if self._may_write(uid := waiting.pod.metadata.uid) and uid not in planned:
                 self._start(uid, self._withdraw(waiting.pod, waiting.reservation))
         moving = {nomination.uid for nomination in nominations if nomination.is_new}
         for waiting in renewable:
-            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in moving:
+            if self._may_write(uid := waiting.pod.metadata.uid) and uid not in moving:
                 self._start(uid, self._renew(waiting.pod, waiting.reservation))
+
+    def _may_write(self, uid: str) -> bool:
+        """Whether no write for the pod is under way, and none has failed a short time ago."""
+        return uid not in self._writing and self.backoffs.backoff(uid) is None
 
     def begin_for(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate.
@@ -200,11 +204,7 @@ class Nominator:
             return False
         if not is_renewable(pod, reservation, self.now()):
             return False
-        try:
-            renewed = await self._put(pod, reservation, Urgency.BEFORE_DELETE)
-        except ClusterError as error:
-            log.info("cannot renew the nomination of a pod pod=%s/%s reason=%s", *_name(pod), error)
-            return False
+        renewed = await self._write(pod, reservation, Urgency.BEFORE_DELETE)
         if renewed:
             log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reservation.node)
         return renewed

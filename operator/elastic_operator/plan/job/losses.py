@@ -48,11 +48,12 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
 
 
 def _has_no_master_yet(obs: Observation) -> bool:
-    """Whether the last status lists pods, and no master but one that leaves: none of this incarnation was created yet,
-    because a late pod of an earlier incarnation had its name.
+    """Whether no master of this incarnation was created yet, because a late pod of an earlier incarnation had its name:
+    the only master in the last status is one that leaves, and no object shows another one.
     """
-    listed = obs.status.pods
-    return bool(listed) and not any(pod.role == ROLE_MASTER and pod.phase != "Terminating" for pod in listed)
+    masters = [pod for pod in obs.status.pods if pod.role == ROLE_MASTER]
+    leaves = bool(masters) and all(pod.phase == "Terminating" for pod in masters)
+    return leaves and not any(pod.role == ROLE_MASTER for pod in present_pods(obs))
 
 
 def lost_count(obs: Observation) -> int:

@@ -60,7 +60,7 @@ def foreign_pod_of(
     """The foreign pod, None if no room is for it; and until when (epoch seconds) that stays the same."""
     holds, nominated = reservation.is_in_force(now), context.nominated if not reservation.node else ""
     if not nominated and not _is_ours_to_help(pod, settings, is_reserved=holds):
-        return None, inf
+        return None, context.backoff.until if context.backoff else inf
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.allocation.flavors)
     avoided = reservation.avoided(now)
