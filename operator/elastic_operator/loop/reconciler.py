@@ -163,7 +163,7 @@ class Reconciler:
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         wait = self._begin(body, job, plan, evicts=grant is not None and bool(grant.assignment.release))
-        wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
+        wait = min(wait, NOT_FRESH_SECONDS if grant is not None and deferred.pods else inf)
         again = min(wait, plan.requeue_at - now)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self.poller.follow(job.uid, target_of(obs, plan, now))

@@ -61,8 +61,6 @@ class Grant:
     """Whether each released pod is evicted for a foreign pod, whose reservation names it before."""
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
     """Other teams' jobs that lose pods for the job: uid to name."""
-    deferred: frozenset[str] = frozenset()
-    """The kept pods (uids) whose release is deferred, because their preemptors may be unable to use the room (139)."""
 
     @property
     def message(self) -> str:

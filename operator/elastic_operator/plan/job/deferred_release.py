@@ -31,7 +31,7 @@ class DeferredRelease:
         if not self.pods:
             return grant
         target = status.target_replicas
-        changed = replace(self._without(grant, target), deferred=self.pods)
+        changed = self._without(grant, target)
         condition, assignment = status.condition(ConditionType.FULL_SIZE), changed.assignment
         size = len(assignment.keep) + len(assignment.create)
         if assignment.release or size != target or condition is None or condition.observed_generation != generation:
