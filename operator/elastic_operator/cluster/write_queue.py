@@ -22,6 +22,7 @@ writes. So a server does not count as busy because an admission webhook delays e
 """
 LEAST_IN_FLIGHT = 2
 LEAST_BESIDE_DELETIONS = 1
+"""The least number of other writes in flight while deletions are (210)."""
 _FORGETTING = 1.001
 """The fastest answer counts as slower by this factor after each further answer: 2.7 times after a thousand."""
 

@@ -138,11 +138,12 @@ async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
             log.log(level, "another write for the job failed at the same time job=%s error=%s", of, error, exc_info=own)
-    if errors and isinstance(errors[0], ClusterError):
+    if not errors:
+        return
+    if isinstance(errors[0], ClusterError):
         waits = (error.retry_after for error in errors if isinstance(error, ClusterError))
         errors[0].retry_after = max((wait for wait in waits if wait is not None), default=None)
-    if errors:
-        raise errors[0]
+    raise errors[0]
 
 
 def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:

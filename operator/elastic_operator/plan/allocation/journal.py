@@ -51,7 +51,7 @@ class Journal:
         return succeeded
 
     def forget(self) -> None:
-        """Forget how to undo the changes, because nobody uses the state any more. What undoes a change refers to the
+        """Forget how to undo the changes, because no further pass uses the state. Each undo function refers to the
         state, so otherwise only a full run of Python's garbage collector would free the two (216).
         """
         self._undo.clear()
