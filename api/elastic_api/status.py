@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer, WithJsonSchema
@@ -43,8 +44,14 @@ def shortened(text: str) -> str:
     return text[: MAX_MESSAGE - _KEPT_END - len(left_out)] + left_out + text[-_KEPT_END:]
 
 
+@lru_cache(maxsize=1024)
+def _shared(time: datetime) -> datetime:
+    """One object for equal times: the parts of a status have the same few times."""
+    return time
+
+
 Text = Annotated[str, AfterValidator(shortened)]
-Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
+Time = Annotated[AwareDatetime, AfterValidator(_shared), PlainSerializer(rfc3339, when_used="json")]
 
 
 class StatusModel(ApiModel):
@@ -504,7 +511,7 @@ class JobStatus(StatusModel):
 
 
 class StatusFields(TypedDict, total=False):
-    """Some fields of a JobStatus, with new values: `model_copy` does not check their names and types, mypy does."""
+    """Some fields of a JobStatus, with new values: `model_copy` does not check their names and types, but mypy does."""
 
     observed_generation: int
     replicas: int

@@ -19,6 +19,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.lookahead import LookaheadAllocator
@@ -42,15 +43,16 @@ class World:
         self.plan, self.now = plan, NOW
         self.stores = empty_stores()
         self._revisions = count(100)
-        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name)
+        dirty_jobs: DirtyJobs = DirtySet()
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, dirty_jobs=dirty_jobs)
         self.stores.pods.subscribe(ledger.pod_changed)
         self._fill()
         clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
-        logs = FailureLogs(None, lambda _: "pytorch", ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type] # no pod here fails
+        logs = FailureLogs(None, lambda _: "pytorch", dirty_jobs, lambda: None)  # type: ignore[arg-type] # no pod here fails
         self.world, self.planner = (
-            StoreView(reader, logs.with_logs, FailedWrites(ledger.dirty_jobs).feedback),
+            StoreView(reader, dirty_jobs, logs.with_logs, FailedWrites(dirty_jobs).feedback),
             Planner(),
         )
         self._allocator = LookaheadAllocator()

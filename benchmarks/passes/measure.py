@@ -22,7 +22,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller, WakeUp
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.plan.planner import Planner
@@ -52,7 +52,8 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, on_change=self._wake)
+        dirty_jobs: DirtyJobs = DirtySet()
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, dirty_jobs=dirty_jobs, on_change=self._wake)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -61,10 +62,14 @@ class Operator:
         planner = Planner(metrics.allocate.time)
         self._statuses = PolicyStatuses(session, self.stores.policies, planner, now=clock.time)
         self.controller = make_controller(
+            session,
+            self.stores,
+            self.events,
             planner=planner,
             ledger=ledger,
-            executor=PlanExecutor(session, self.stores, self.events, settings.build("elastic-system")),
+            dirty_jobs=dirty_jobs,
             settings=settings,
+            build=settings.build("elastic-system"),
             metrics=metrics,
             is_fresh=lambda: True,
             times=JobTimes(),

@@ -294,7 +294,7 @@ class Ours:
         times = [ChangeTimes().next(inputs)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
-        if allocation.held_up:
+        if allocation.over_eviction_limit:
             times += [at + MINUTE for at, _ in self._gone.values()]
         return max(inputs.now + 1.0, min(times))
 

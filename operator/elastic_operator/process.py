@@ -33,12 +33,13 @@ from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, LeaderElector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.sockets import use_small_tls_buffers
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
 from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.job_times import JobTimes
@@ -99,10 +100,13 @@ class Process:
         self.times = JobTimes()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        """The one set of the process, in which all its parts mark jobs (200)."""
         self.ledger = Ledger(
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
             gpu_resources=settings.allocation.gpu_resources,
+            dirty_jobs=self.dirty_jobs,
             on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
@@ -287,16 +291,20 @@ class Process:
             self.quotas.pass_ended(decisions)
 
     def _controller(self, planner: Planner, events: EventRecorder) -> Controller:
-        build = self.settings.build(namespace())
         return make_controller(
+            self.session,
+            self.stores,
+            events,
             planner=planner,
             ledger=self.ledger,
-            executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
+            dirty_jobs=self.dirty_jobs,
             settings=self.settings,
+            build=self.settings.build(namespace()),
             metrics=self.metrics,
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
+            on_status_written=self._job_written,
         )
 
     async def _beat(self) -> None:
@@ -422,6 +430,7 @@ async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
     if not settings.worker_image:
         log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
+    use_small_tls_buffers()
     metrics, connection = Metrics(), load_connection()
     count = metrics.count_request
     async with (

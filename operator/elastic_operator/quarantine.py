@@ -143,7 +143,9 @@ class Quarantine:
         return fault.why if fault is not None else None
 
     def begin_status(self, uid: str, version: object) -> bool:
-        """Note that the write of a status with the object's fault begins; False if planning such a status failed."""
+        """Note that a status with the object's fault is about to be written; False if planning such a status failed.
+        True for an object that is not left out now.
+        """
         fault = self._left_out(uid, version)
         if fault is None:
             return True

@@ -23,8 +23,8 @@ from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.quarantine import Quarantine
-from elastic_operator.read.foreign.foreign_pod import NominationProgress
 from elastic_operator.read.foreign.foreign_pods import ForeignPods
+from elastic_operator.read.foreign.nomination_backoffs import NominationBackoffs
 from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
@@ -123,7 +123,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
         clock=ServerClock(),
         volumes=lambda *_: {},
         quarantine=Quarantine(),
-        progress=NominationProgress(lambda: START),
+        backoffs=NominationBackoffs(lambda: START),
     )
     assert [request.name for request in requests.refresh(START)] == ["plain"]
     reserved = reservation_of(waiting)

@@ -46,10 +46,8 @@ def test_of_jobs_that_run_a_pass_looks_only_at_those_that_something_has_touched(
         operator = Operator(running_jobs(20))
         assert operator.controller is not None
         jobs, looked_at = operator.controller.view.reader.jobs, []
-        inputs = jobs.inputs
-        monkeypatch.setattr(
-            jobs, "inputs", lambda body, *how: looked_at.append(body.metadata.name) or inputs(body, *how)
-        )
+        read = jobs.job
+        monkeypatch.setattr(jobs, "job", lambda body, *how: looked_at.append(body.metadata.name) or read(body, *how))
 
         async def one_pass() -> list[str]:
             looked_at.clear()

@@ -8,7 +8,6 @@ import pytest
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.process import LEASE
-from elastic_worker import contract
 from tests.chart.rendering import ROOT, WITHOUT_CRDS, objects
 
 pytestmark = pytest.mark.programs
@@ -201,7 +200,6 @@ def test_the_limit_is_for_the_account_under_which_the_operator_runs():
     assert '"system:serviceaccount:elastic-system:mine"' in policy["spec"]["matchConditions"][0]["expression"]
     pods = named("ValidatingAdmissionPolicy", "--set", "serviceAccount.name=mine")["pods"]
     assert '"system:serviceaccount:elastic-system:mine"' in pods["spec"]["matchConditions"][0]["expression"]
-    assert contract.ANNOTATION_RESERVED in policy["spec"]["validations"][-1]["expression"]
 
 
 def test_each_rule_is_explained_with_its_verbs():

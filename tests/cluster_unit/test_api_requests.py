@@ -322,10 +322,11 @@ def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
 
 async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it(api, session):
     job = api.put(JOB, {})
-    assert not await api_requests.delete_job(session, "a", "toy", uid="re-created")
+    with pytest.raises(Conflict):
+        await api_requests.delete_job(session, "a", "toy", uid="re-created")
     assert api.find(JOB)
-    assert await api_requests.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
-    assert await api_requests.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await api_requests.delete_job(session, "a", "toy", uid=job["metadata"]["uid"]) is None
+    assert await api_requests.delete_job(session, "a", "toy", uid=job["metadata"]["uid"]) is None
     assert not api.find(JOB)
     assert api.seen[-1][3]["propagationPolicy"] == "Background"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from asyncio.sslproto import SSLProtocol
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from kubernetes.config import ConfigException
 
 from elastic_operator.cluster import connection as reading
 from elastic_operator.cluster.connection import load_connection
+from elastic_operator.cluster.sockets import TLS_BUFFER, use_small_tls_buffers
 
 
 def some_authority() -> str:
@@ -107,3 +110,12 @@ def test_a_pod_without_a_service_account_is_told_which_file_is_missing(tmp_path,
 def test_a_kubeconfig_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(ConfigException):
         load_connection(str(tmp_path / "missing"))
+
+
+async def test_a_tls_connection_receives_little_at_once(monkeypatch):
+    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)
+    use_small_tls_buffers()
+    loop, context = asyncio.get_running_loop(), ssl.create_default_context()
+    protocol = SSLProtocol(loop, asyncio.Protocol(), context, None, call_connection_made=False)
+    assert len(protocol.get_buffer(-1)) == TLS_BUFFER
+    protocol._get_app_transport().abort()

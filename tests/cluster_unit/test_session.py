@@ -267,3 +267,8 @@ async def test_the_time_is_the_server_s(api, session):
 )
 def test_writes_of_one_method_and_resource_are_of_one_kind(path, resource):
     assert _kind("PATCH", path) == f"PATCH {resource}"
+
+
+def test_dry_runs_and_creations_are_of_two_kinds():
+    path = "/api/v1/namespaces/a/pods"
+    assert _kind("POST", path, {"dryRun": "All"}) != _kind("POST", path, {"fieldValidation": "Strict"})

@@ -12,6 +12,7 @@ from devcluster import binaries
 from elastic_api.parse import parse_policy, parse_spec
 from elastic_api.policy import PLURAL as POLICIES
 from elastic_api.status import Phase
+from elastic_operator.plan.facts.decisions import EventReason
 from generate.values_table import VALUES, values
 from tests.chart.rendering import render
 from tests.docs.pages import NAMES, REPOSITORY, SHELL, Block, anchors, blocks, inline, links, text
@@ -74,6 +75,7 @@ CODE = [path for folder in ("api", "client", "operator", "worker") for path in (
 IN_MODULE = re.compile(r"`([A-Za-z_]\w*)` in `([\w/]+\.py)`")
 LINE_OF_A_MODULE = re.compile(r"^ +\* `([\w/]+\.py)`[: ]?(.*)$", re.MULTILINE)
 NAME = re.compile(r"`([A-Za-z_]\w*)`")
+EVENT = re.compile(r"\bevents? \(?`([A-Z]\w*)`", re.IGNORECASE)
 USES_A_PHASE = re.compile(
     r"from elastic_api\.status import .*\bPhase\b|^    Phase,$|^class Phase\(StrEnum\)", re.MULTILINE
 )
@@ -164,6 +166,12 @@ def test_each_change_that_contributing_lists_names_files_by_their_whole_path():
     homes = (REPOSITORY, REPOSITORY / "operator/elastic_operator")
     assert named
     assert [name for name in named if not any((home / name).exists() for home in homes)] == []
+
+
+def test_the_operator_has_each_event_that_a_page_names():
+    named = {name for page in NAMES for name in EVENT.findall(text(page))}
+    assert named
+    assert named <= set(EventReason)
 
 
 def test_contributing_names_each_module_that_knows_a_phase():

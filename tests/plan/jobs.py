@@ -124,6 +124,7 @@ def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:
     obs = see(job, now=now, unready=unready)
     planned = reconcile(obs, grant if obs.wants_pods else None, now=START + now)
     assert not list(fragments(planned, before=job.status)), "users read whole sentences only"
+    assert planned.requeue_at > START + now, "a plan that is due already is made again in each pass"
     return planned
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from elastic_api.status import MAX_LISTED_PODS
 from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.job import MainContainer
@@ -11,6 +13,11 @@ from tests.plan.jobs import BOTH, START, group, make_grant, make_job, make_pod, 
 
 def creates(*indices):
     return NewPods(tuple(Slot("worker", index, "n1", True) for index in indices), 1, (2, 4096))
+
+
+def test_new_pods_are_at_least_one():
+    with pytest.raises(AssertionError):
+        creates()
 
 
 def phases(status):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastic_api.status import JobStatus
-from elastic_operator.plan.allocation.deferred import pods_to_defer
 from elastic_operator.plan.facts.decisions import Assignment, Grant
-from elastic_operator.plan.job.deferred_release import DeferredRelease
+from elastic_operator.plan.job.deferred_release import DeferredRelease, pods_to_defer
 from tests.plan.allocate.world import make_job
 from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
 from tests.plan.jobs import make_job as make_own

@@ -116,9 +116,14 @@ def test_a_pod_on_an_unreachable_node_is_force_deleted_in_time_and_the_others_do
 
 
 def test_a_pod_already_terminating_on_a_lost_node_is_forced_too():
-    pods = (*group(1), make_pod("worker-1", node="n2", deleting_since=START))
+    pods = (*group(1), make_pod("worker-1", node="n2", deleting_since=START, grace_seconds=30.0))
     planned = plan(make_job(pods, status=started()), BOTH, unready={"n2": 100})
     assert [(d.name, d.force) for d in planned.deletes] == [("toy-worker-1", True)]
+
+
+def test_a_pod_that_was_forced_and_stays_for_a_finalizer_is_not_forced_again():
+    pods = (*group(1), make_pod("worker-1", node="n2", deleting_since=START, grace_seconds=0.0))
+    assert plan(make_job(pods, status=started()), BOTH, unready={"n2": 100}).deletes == ()
 
 
 def failed_job(**status):
@@ -824,3 +829,16 @@ def test_a_cluster_in_which_all_kubelets_refuse_at_once_is_waited_for():
         now += 11
         status = status.model_copy(update={"replicas": 21})
     assert found == [0, 0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("phase", "incarnation"),
+    [("Terminating", 1), ("Running", 2), (None, 2)],
+    ids=["a late master leaves", "a master ran", "none is listed"],
+)
+def test_workers_without_a_master_start_over_unless_a_late_master_of_an_earlier_incarnation_leaves(phase, incarnation):
+    listed = [PodStatus(name="toy-worker-0", role="worker", phase="Running")]
+    listed += [PodStatus(name="toy-master-0", role="master", phase=phase)] if phase else []
+    status = make_status(replicas=1, target_replicas=2, pods=listed)
+    planned = plan(make_job((make_pod("worker-0"),), status=status), make_grant(keep=["worker-0"], create=["master-0"]))
+    assert planned.status.incarnation == incarnation

@@ -7,6 +7,7 @@ import pytest
 from elastic_operator.loop.batching import (
     BACKED_UP_FACTOR,
     BACKED_UP_SECONDS,
+    MAX_BACKED_UP_SECONDS,
     MAX_STORM_DELAY_SECONDS,
     STORM_FACTOR,
     STORM_SECONDS,
@@ -58,6 +59,8 @@ def test_long_passes_rest_no_longer_than_an_owner_can_wait(took):
     assert rests(calm(), passes=100, took=took)[-1] == MAX_STORM_DELAY_SECONDS
 
 
-@pytest.mark.parametrize(("took", "seconds"), [(TOOK, BACKED_UP_SECONDS), (2.0, 2.0 * BACKED_UP_FACTOR)])
+@pytest.mark.parametrize(
+    ("took", "seconds"), [(TOOK, BACKED_UP_SECONDS), (1.0, BACKED_UP_FACTOR), (60.0, MAX_BACKED_UP_SECONDS)]
+)
 def test_the_longer_the_passes_the_longer_they_wait_for_queued_writes(took, seconds):
     assert longest_backed_up(took) == seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -18,11 +19,16 @@ from elastic_operator.cluster.errors import (
     Forbidden,
     PodRefused,
     ServerError,
+    TooManyRequests,
     Unreachable,
 )
+from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes import create
 from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator, gather_all
 from elastic_operator.plan.facts.decisions import NewPods, Slot
+from elastic_worker import contract
+from tests.cluster_unit.build import pod
 from tests.plan.jobs import make_job
 
 SERVICE = objects.Service(
@@ -53,6 +59,22 @@ async def test_a_pod_that_may_exist_keeps_its_room(monkeypatch, error, may_exist
     with pytest.raises(ClusterError):
         await creator.create(make_job(), NewPods((slot,), 1, (1, 2)), slot, SERVICE, sent)
     assert sent == ({"toy-worker-0"} if may_exist else set())
+
+
+async def test_a_pod_of_another_incarnation_is_not_the_one_to_create_and_is_known_from_then_on(monkeypatch):
+    stores = Stores(**{field.name: Store() for field in fields(Stores)})
+    late = pod("toy-worker-0", uid="late", labels={contract.LABEL_INCARNATION: "1"})
+
+    async def post(*_arguments: Any, **_more: Any) -> Any:
+        return late
+
+    monkeypatch.setattr(create.api_requests, "create_pod", post)
+    creator = Creator(None, stores, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
+    sent, slot = set[str](), Slot("worker", 0, None, True)
+    with pytest.raises(Conflict, match=r"^409: pod toy-worker-0 of incarnation 1 exists$"):
+        await creator.create(make_job(), NewPods((slot,), 2, (1, 2)), slot, SERVICE, sent)
+    assert not sent
+    assert stores.pods.get("late") is late
 
 
 async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of_the_event_loop(monkeypatch):
@@ -148,3 +170,10 @@ async def test_an_error_of_the_operators_own_beside_a_graver_one_is_logged_with_
     assert isinstance(await outcome(TypeError("one"), KeyError("another")), TypeError)
     assert "Traceback" in caplog.text
     assert "another" in caplog.text
+
+
+async def test_of_writes_that_fail_together_the_longest_wait_that_the_server_asks_for_counts() -> None:
+    busy = [TooManyRequests("slow down", status=429, retry_after=seconds) for seconds in (5.0, 2.0)]
+    raised = await outcome(busy[1], Forbidden("exceeded quota", status=403), busy[0])
+    assert isinstance(raised, Forbidden)
+    assert raised.retry_after == 5.0

@@ -13,6 +13,7 @@ from elastic_operator.cluster.errors import (
     Fenced,
     Forbidden,
     PodRefused,
+    ServerError,
     TooManyRequests,
     Unreachable,
 )
@@ -20,10 +21,11 @@ from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import Work
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, NewPods, Plan, Route, Slot
+from elastic_operator.plan.facts.decisions import DeletePod, Event, NewPods, Plan, Route, Slot
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
@@ -37,7 +39,7 @@ class Refused:
     def __init__(self, error: ClusterError) -> None:
         self.error = error
 
-    async def carry_out(self, *_args: Any, **_options: Any) -> None:
+    async def carry_out(self, _work: Any, _pods: Any) -> None:
         raise self.error
 
 
@@ -47,8 +49,8 @@ class Stopped:
     def __init__(self) -> None:
         self.begun = asyncio.Event()
 
-    async def carry_out(self, *_args: Any, sent: set[str], **_options: Any) -> None:
-        sent.add("toy-master-0")
+    async def carry_out(self, work: Work, _pods: Any) -> None:
+        work.sent.add("toy-master-0")
         self.begun.set()
         await asyncio.Event().wait()
 
@@ -195,10 +197,15 @@ class Noted:
 
     def __init__(self) -> None:
         self.told: list[bool] = []
+        self.carried_out: list[tuple[int, int]] = []
+        """The deletions and creations of each plan with any."""
         self.events: list[Event] = []
 
-    async def carry_out(self, _job: Any, plan: Plan, *, writes_status: bool, **_options: Any) -> None:
-        self.told.append(writes_status)
+    async def carry_out(self, work: Work, _pods: Any) -> None:
+        plan = work.plan
+        self.told.append(work.writes_status)
+        if plan.deletes or plan.slots:
+            self.carried_out.append((len(plan.deletes), len(plan.slots)))
         self.events += plan.events
 
 
@@ -260,6 +267,98 @@ async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_i
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
     await handed.start({"targetReplicas": 1}, events=(grows,))
     assert (handed.executor.told, handed.executor.events) == ([True], [grows])
+
+
+async def test_while_a_job_waits_for_its_next_try_its_newest_status_is_written_after_a_few_seconds() -> None:
+    """Its pods may become ready just after a status said that another pod is refused."""
+    handed = Handed()
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), time.monotonic())
+    await handed.start({"targetReplicas": 1})
+    assert handed.executor.told == [True]
+    wait = await handed.start({"targetReplicas": 4})
+    assert MESSAGE_SECONDS - 1 < wait <= MESSAGE_SECONDS
+    assert handed.executor.told == []
+    await asyncio.sleep(wait)
+    await handed.start({"targetReplicas": 4})
+    assert handed.executor.told == [True]
+
+
+async def test_a_status_that_could_not_be_written_waits_for_the_next_try_of_all_writes() -> None:
+    """Each try that fails makes the next one later. Without this, statuses alone would put off all other writes."""
+    handed = Handed()
+    handed.dispatcher.executor = refused = Refused(Unreachable("no answer"))
+    refused.pruned_fields = PrunedFields("jobs")
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), time.monotonic())
+    await handed.start({"targetReplicas": 1})
+    assert await handed.start({"targetReplicas": 1}) > 2 * MESSAGE_SECONDS
+
+
+async def test_a_status_that_met_the_write_of_another_client_is_written_after_a_few_seconds() -> None:
+    """No write of the operator has failed, so its back-off says nothing about this one."""
+    handed = Handed()
+    handed.dispatcher.executor = refused = Refused(Conflict("the object has been modified", status=409))
+    refused.pruned_fields = PrunedFields("jobs")
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), time.monotonic())
+    await handed.start({"targetReplicas": 1})
+    assert MESSAGE_SECONDS - 1 < await handed.start({"targetReplicas": 1}) <= MESSAGE_SECONDS
+
+
+async def test_failed_creations_are_not_forgotten_if_none_was_tried_because_the_stores_are_old() -> None:
+    handed = Handed()
+    handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), -inf)
+    handed.dispatcher.is_fresh = lambda: False
+    await handed.start({"targetReplicas": 1}, creates=GROWTH)
+    await asyncio.sleep(0)
+    assert handed.executor.told == [True]
+    assert handed.dispatcher.failed_writes.failed_write(handed.job.uid).attempts.times == 1
+
+
+QUOTA = PodRefused(Forbidden("exceeded quota", status=403), role="worker")
+GROWTH = NewPods((Slot("worker", 1, "n1", True),), 1, (1, 2))
+
+
+async def test_a_job_whose_pods_are_refused_gives_pods_up_before_its_next_try() -> None:
+    """Others wait for their GPUs. Only creations wait for the next try, and it comes no sooner."""
+    handed = Handed()
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, QUOTA, time.monotonic())
+    deletes = tuple(DeletePod(pod, "others need it") for pod in handed.job.pods[1:])
+    await handed.start({}, write_status_first=True, deletes=deletes, creates=GROWTH)
+    assert handed.executor.carried_out == [(1, 0)]
+    assert await handed.start({}, creates=GROWTH) > 2 * MESSAGE_SECONDS
+    await handed.start({}, deletes=deletes)
+    assert handed.executor.carried_out == [(1, 0), (1, 0)]
+    await handed.start({}, creates=GROWTH)
+    assert handed.executor.carried_out[-1] == (0, 1), "a plan that was carried out as a whole ends the wait"
+
+
+@pytest.mark.parametrize(
+    "last", [Unreachable("no answer"), TooManyRequests("slow down", status=429)], ids=lambda error: type(error).__name__
+)
+async def test_a_job_whose_other_writes_fail_gives_no_pods_up_before_its_next_try(last: ClusterError) -> None:
+    handed = Handed()
+    for error in (*10 * [QUOTA], last):
+        handed.dispatcher.failed_writes.add(handed.job, error, time.monotonic())
+    deletes = tuple(DeletePod(pod, "others need it") for pod in handed.job.pods[1:])
+    assert await handed.start({}, write_status_first=True, deletes=deletes) > 2 * MESSAGE_SECONDS
+    assert handed.executor.carried_out == []
+
+
+async def test_a_job_gives_no_pods_up_while_the_server_that_refuses_its_pods_asks_for_patience() -> None:
+    handed = Handed()
+    busy = PodRefused(ServerError("webhook is busy", status=503, retry_after=5.0), role="worker")
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, busy, time.monotonic())
+    deletes = tuple(DeletePod(pod, "others need it") for pod in handed.job.pods[1:])
+    wait = await handed.start({}, deletes=deletes)
+    assert 4.0 < wait <= 5.0
+    assert handed.executor.carried_out == []
+    await asyncio.sleep(wait)
+    await handed.start({}, deletes=deletes)
+    assert handed.executor.carried_out == [(1, 0)]
 
 
 async def test_the_status_of_a_job_that_the_server_throttles_waits_as_long_as_the_server_asks() -> None:

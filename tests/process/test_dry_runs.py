@@ -18,7 +18,7 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS, DryRunAnswers
 from elastic_operator.loop.reclaim.dry_runs import MAX_QUESTIONS_AT_ONCE, DryRuns
 from elastic_operator.memory import DirtySet
-from elastic_operator.plan.facts.decisions import NewPods
+from elastic_operator.plan.facts.decisions import NewPods, Slot
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.virtual_clock import VirtualClock
@@ -48,7 +48,7 @@ class Asked:
 
     def wants(self, job: Job, *, order: int = 0, besides: Besides = ()) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        question = DryRunQuestion(job, NO_PODS, besides)
+        question = DryRunQuestion(job, ONE_POD, besides)
         return self.dry_runs.queue_unless_accepted(
             job, Counter(), lambda: question, victim_job=f"victim of {job.uid}", order=order
         )
@@ -153,7 +153,7 @@ def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
     asyncio.run(scenario())
 
 
-NO_PODS = NewPods((), 1, (1, 1))
+ONE_POD = NewPods((Slot("worker", 0, None, True),), 1, (1, 1))
 REFUSED = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
 
 
@@ -201,12 +201,12 @@ def test_an_answer_ends_the_silence_of_a_namespace_early_for_all_its_jobs() -> N
             answers.note_unanswered("red", Unreachable("no answer"))
             assert asked.marked() == ({"red-0", "red-1"}, 1)
             answers.job_read(new)
-            answers.note_refused(DryRunQuestion(job, NO_PODS))
+            answers.note_refused(DryRunQuestion(job, ONE_POD))
             assert asked.marked() == ({"red-0", "red-1", "red-2"}, 2)
             assert [may_preempt(asked, one) for one in (job, other, new)] == [False, True, True]
             answers.job_read(replace(job, generation=2))
             assert asked.marked() == ({"red-0"}, 1), "the edit ends the refusal"
-            answers.note_refused(DryRunQuestion(job, NO_PODS))
+            answers.note_refused(DryRunQuestion(job, ONE_POD))
             answers.note_unanswered("red", Unreachable("no answer"))
             assert asked.marked() == ({"red-0", "red-1", "red-2"}, 2)
             answers.forget_deleted({"red-1", "red-2"})

@@ -15,25 +15,26 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.decisions import Nomination
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.quarantine import Quarantine
-from elastic_operator.read.foreign.foreign_pod import PodBackoff
 from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, ForeignPods
+from elastic_operator.read.foreign.nomination_backoffs import PodBackoff
 from elastic_operator.read.foreign.reservation import (
     CONDITION,
     FIRST_AVOIDED_SECONDS,
-    MAX_ANNOTATION,
     MAX_AVOIDED,
     MAX_AVOIDED_SECONDS,
+    MAX_CHARACTERS,
+    MAX_VICTIMS,
     Reservation,
     reservation_of,
 )
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
-from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0
@@ -50,7 +51,6 @@ class World:
     pods: Store[objects.Pod] = field(default_factory=Store)
     volumes: dict[str, Any] = field(default_factory=dict)
     backoff: dict[str, PodBackoff] = field(default_factory=dict)
-    emptied: set[str] = field(default_factory=set)
     revision: int = 100
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
-            progress=SimpleNamespace(backoff=self.backoff.get, cleared_nodes=self.emptied),
+            backoffs=SimpleNamespace(backoff=self.backoff.get),
         )
 
     foreign_pods: ForeignPods = field(init=False)
@@ -79,13 +79,11 @@ class World:
         said: str = NO_GPU,
         nominated: str = "",
         reservation: Reservation | str = "",
-        annotated: Reservation | str = "",
         labels: dict[str, str] | None = None,
         **spec: Any,
     ) -> objects.Pod:
         """A plain pod that kube-scheduler said this of, as it is from now on."""
         self.revision += 1
-        text = annotated if isinstance(annotated, str) else _json(annotated)
         conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
         if reservation:
             told = reservation if isinstance(reservation, str) else _json(reservation)
@@ -99,11 +97,15 @@ class World:
             phase="Pending",
             spec={"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
             status={"conditions": conditions, "nominatedNodeName": nominated},
-            annotations={contract.ANNOTATION_RESERVED: text} if text else {},
             labels=labels or {},
         )
         self.pods.observe(found)
         return found
+
+    def clear(self, *nodes: str) -> None:
+        """Pods are about to be evicted from these nodes."""
+        nominations = [Nomination("v", "team", "v", node, evicts_from={"job": "a/job"}) for node in nodes]
+        self.foreign_pods.note_served(nominations, frozenset(), frozenset(), NOW)
 
     def look(self, now: float = NOW) -> ForeignPod:
         """What is read of it."""
@@ -288,6 +290,7 @@ def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     assert not world.look().promised_node
 
 
+MANY_NODES = {f"n{number}": {"times": 1, "until": 0} for number in range(MAX_AVOIDED + 1)}
 UNREADABLE = {
     "no JSON": "no JSON",
     "a list": "[]",
@@ -295,40 +298,18 @@ UNREADABLE = {
     "a word for a time": '{"node": "n1", "until": "soon"}',
     "null": "null",
     "nested deeper than programs like to follow": '{"x":' + "[" * 5000,
-    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MAX_ANNOTATION + '"}',
+    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MAX_CHARACTERS + '"}',
+    "more victims than the operator names": json.dumps({"node": "n1", "victims": [""] * (MAX_VICTIMS + 1)}),
+    "more nodes to avoid than the operator names": json.dumps({"node": "n1", "avoid": MANY_NODES}),
 }
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE.keys())
-@pytest.mark.parametrize("where", ["reservation", "annotated"])
-def test_a_reservation_that_cannot_be_read_says_nothing(text: str, where: str):
+def test_a_reservation_that_cannot_be_read_says_nothing(text: str):
     world = World()
-    pod = world.pod(nominated="n1", **{where: text})
+    pod = world.pod(nominated="n1", reservation=text)
     assert reservation_of(pod) == Reservation()
     assert world.look().nominated == "n1"
-
-
-FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Attempts(1, NOW + 30)})
-
-
-def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
-    world = World()
-    world.pod(annotated=FOR_EVER)
-    pod = world.look()
-    assert (pod.reserved, pod.promised_node, may_go_to(pod)) == ("", "", ["n1", "n2"])
-    assert (world.foreign_pods.expired, world.foreign_pods.renewable) == ((), ())
-    world.pod(annotated=FOR_EVER, nominated="n2")
-    assert (world.look().reserved, world.look().nominated) == ("", "n2")
-
-
-def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
-    world = World()
-    world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
-    assert world.look().reserved == "n1"
-    assert [waiting.pod.metadata.uid for waiting in world.foreign_pods.renewable] == ["u"]
-    world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
-    assert (world.look().reserved, world.foreign_pods.renewable) == ("n1", ())
-    assert world.look(NOW + 30).reserved == ""
 
 
 def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
@@ -359,13 +340,14 @@ WAITS_FOR_ROOM = {
 @pytest.mark.parametrize(("spec", "rival", "renewed"), WAITS_FOR_ROOM.values(), ids=WAITS_FOR_ROOM.keys())
 def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_could_take_it(spec, rival, renewed):
     """kube-scheduler takes the nomination away at each try in vain, and 250 pods were nominated 1,540 times."""
-    world = World(emptied={"n1"})
+    world = World()
+    world.clear("n1")
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
     world.foreign_pods.refresh(NOW)
     assert len(world.foreign_pods.renewable) == renewed
-    world.emptied.clear()
+    world.clear()
     world.foreign_pods.refresh(NOW)
     assert len(world.foreign_pods.renewable) == 1
 
@@ -424,10 +406,11 @@ def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_on
 
 
 def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
-    world = World(emptied={"n1"})
+    world = World()
+    world.clear("n1")
     world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert world.look(NOW).reserved == "n1"
-    world.emptied.clear()
+    world.clear()
     gone = NOW + 29.6
     assert world.look(gone).reserved == "n1"
     assert world.look(gone + Settings().reclaim.reservation_seconds - 0.1).reserved == "n1"
@@ -435,7 +418,8 @@ def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
 
 
 def test_those_who_never_go_keep_no_place_for_others():
-    world = World(emptied={"n1"})
+    world = World()
+    world.clear("n1")
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]

@@ -21,9 +21,8 @@ from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop import store_view
 from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.job import Job
 from elastic_operator.process import Process
-from elastic_operator.read.jobs import JobInputs, Jobs
+from elastic_operator.read.specs import ParsedSpec, Specs
 from elastic_operator.settings import Settings
 from elastic_operator.watches import Watches
 from tests.api.jobs import make_job
@@ -110,26 +109,26 @@ async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replic
     assert replica.stores.jobs._listeners == listeners, "the stores outlive the leader"
 
 
-async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_reads_none(replica, monkeypatch):
+async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_parses_none(replica, monkeypatch):
     read: list[str] = []
     made: list[Controller] = []
     elector: list[LeaderElector] = []
-    make, job = replica._controller, Jobs.job
+    make, parse = replica._controller, Specs._parse
 
     def note_made(*parts: Any) -> Controller:
         made.append(make(*parts))
         return made[-1]
 
-    def note_read(jobs: Jobs, inputs: JobInputs) -> Job:
-        read.append(inputs.body.metadata.name)
-        return job(jobs, inputs)
+    def note_read(specs: Specs, body: objects.CustomObject) -> ParsedSpec:
+        read.append(body.metadata.name)
+        return parse(specs, body)
 
     async def elect(candidate: LeaderElector) -> None:
         elector.append(candidate)
         await asyncio.Event().wait()
 
     monkeypatch.setattr(replica, "_controller", note_made)
-    monkeypatch.setattr(Jobs, "job", note_read)
+    monkeypatch.setattr(Specs, "_parse", note_read)
     monkeypatch.setattr(store_view, "FEW_JOBS", 1)
     monkeypatch.setattr(Watches, "fresh", lambda _: True)
     for name in ("one", "two", "three"):
@@ -140,14 +139,16 @@ async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_r
         await asyncio.sleep(2.5 * process.READ_AHEAD_SECONDS)
         assert sorted(read) == ["one", "three", "two"]
         assert replica.controller is None
+        ahead = made[0].planner.jobs._memories["one"].obs.job
         replica.stores.jobs.observe_deleted("two")
         await asyncio.sleep(process.READ_AHEAD_SECONDS)
-        assert set(made[0].planner._jobs) == {"one", "three"}
-        assert set(made[0].view._known.names()) == {"one", "three"}
+        assert set(made[0].planner.jobs._memories) == {"one", "three"}
+        assert set(made[0].view._bodies) == {"one", "three"}
         elector[0]._leading.set()
         await asyncio.sleep(1)
         assert replica.controller is made[0]
         assert made[0].planner.decided.obs.keys() == {"one", "three"}
+        assert made[0].planner.decided.obs["one"].job is ahead
     assert sorted(read) == ["one", "three", "two"]
 
 

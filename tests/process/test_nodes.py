@@ -8,6 +8,7 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
@@ -31,7 +32,8 @@ class World:
     def __init__(self) -> None:
         jobs = {JOB_UID: stored_job("toy", namespace="a")}
         self.stored: Store[objects.Node] = Store()
-        self.ledger = Ledger(job_of=jobs.get, parse=parse_pod_name)
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        self.ledger = Ledger(job_of=jobs.get, parse=parse_pod_name, dirty_jobs=self.dirty_jobs)
         self.nodes = Nodes(self.stored, self.ledger, FirstSeen(ServerClock()), Quarantine(), ["nvidia.com/gpu"])
         self.stored.observe(node("n1"))
         spec = {"containers": [{"name": "c", "image": "i"}], "affinity": {"nodeAffinity": PINNED}}
@@ -43,7 +45,7 @@ class World:
 
     def marked(self) -> Any:
         """The marked jobs; none of them is marked after that."""
-        return self.ledger.dirty_jobs.take()
+        return self.dirty_jobs.take()
 
 
 def test_a_changed_node_marks_jobs_that_it_refused_at_the_refresh_whoever_reads_it_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,14 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
-from elastic_operator.read.foreign.foreign_pod import NominationProgress
-from elastic_operator.read.foreign.reservation import CONDITION, Reservation, reservation_of
+from elastic_operator.read.foreign.nomination_backoffs import NominationBackoffs
+from elastic_operator.read.foreign.reservation import (
+    CONDITION,
+    MAX_CHARACTERS,
+    MAX_VICTIMS,
+    Reservation,
+    reservation_of,
+)
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import pod, pod_dict
 from tests.process import test_foreign_pods as gang
@@ -40,6 +47,17 @@ class Answers:
         return self.answer
 
 
+class ApiServer(Answers):
+    """A session that answers with the pod as it has been written."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    async def patch(self, path: str, body: dict[str, Any], **rest: object) -> Any:
+        self.answer = pod_dict("owner", phase="Pending", gpus=1, rv=2, status=body["status"])
+        return await super().patch(path, body, **rest)
+
+
 def nominator_of(
     session: Answers, pods: Store[Any], metrics: Metrics, told: list[Event], now: float = NOW
 ) -> Nominator:
@@ -47,7 +65,7 @@ def nominator_of(
     return Nominator(
         session,  # type: ignore[arg-type] # as much of one as is used
         pods,
-        NominationProgress(lambda: now),
+        NominationBackoffs(lambda: now),
         keeps_seconds=60.0,
         grace_ceiling=lambda _: 30,
         events=SimpleNamespace(record=lambda _subject, event: told.append(event)),  # type: ignore[arg-type]
@@ -67,7 +85,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
     pods.observe(waiting := pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     made = nominator_of(session, pods, metrics, told)
     expired: list[Any] = [SimpleNamespace(pod=waiting, reservation=reservation_of(waiting))] if conditions else []
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired=expired)
+    made.take([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"victim": "a/victim"})], expired=expired)
     return made, metrics, told
 
 
@@ -94,7 +112,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     assert await may_go(made)
     assert session.writes == ["/api/v1/namespaces/a/pods/owner/status"]
     assert reasons(told) == ["QuotaReclaimed"]
-    assert made.progress.backoff("uid-owner") is None
+    assert made.backoffs.backoff("uid-owner") is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +126,7 @@ async def test_pods_go_once_the_preemptor_is_nominated() -> None:
 async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
-    until, said = made.progress.backoff("uid-owner") or (0.0, "")
+    until, said = made.backoffs.backoff("uid-owner") or (0.0, "")
     assert until > NOW
     assert said.startswith(why)
     assert (told, errors(metrics)) == ([], 0)
@@ -117,7 +135,7 @@ async def test_no_pod_is_evicted_for_a_preemptor_that_cannot_be_nominated(answer
 async def test_an_error_about_a_preemptor_is_not_that_of_the_job_that_makes_way() -> None:
     made, metrics, _ = nominator(Answers({"metadata": "odd"}))
     assert not await may_go(made)
-    assert made.progress.backoff("uid-owner") is not None
+    assert made.backoffs.backoff("uid-owner") is not None
     assert errors(metrics) == 1
 
 
@@ -135,12 +153,13 @@ async def test_the_end_of_a_reservation_is_told_once_however_often_the_next_one_
 
 async def test_a_prolonged_reservation_that_moves_to_another_node_has_not_run_out() -> None:
     """Its written end is over, but the pods on its node are still leaving (145). Then another pod takes the node."""
-    world = World(emptied={"n2"})
+    world = World()
+    world.clear("n2")
     world.pod(nominated="n2", reservation=Reservation("n2", gang.NOW - 60, gang.NOW - 30))
     assert world.look(gang.NOW).reserved == "n2"
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
-    made.plan([Nomination("u", "team", "p", "n1", reserved="n2")], expired=world.foreign_pods.expired)
+    made.take([Nomination("u", "team", "p", "n1", reserved="n2")], expired=world.foreign_pods.expired)
     await settled(made)
     assert reasons(told) == ["QuotaReclaimed"]
     assert (reserved_by(session).node, reserved_by(session).avoid) == ("n1", {})
@@ -154,7 +173,7 @@ async def test_the_end_of_a_place_that_was_moved_within_its_gang_is_that_of_its_
     assert world.kept(late)["g2"] == ""
     session, told = Answers(pod_dict("g2", namespace="team", uid="uid-g2", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, late)
-    made.plan([], expired=[waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
+    made.take([], expired=[waiting for waiting in world.foreign_pods.expired if waiting.pod.metadata.name == "g2"])
     await settled(made)
     assert [event.message.split(" before")[0] for event in told] == ["kube-scheduler did not bind the pod to n1"]
     assert reserved_by(session).avoid.keys() == {"n1"}
@@ -168,19 +187,19 @@ async def test_a_nomination_is_not_renewed_for_a_node_that_the_pod_is_about_to_l
     session, told = Answers(pod_dict("p", namespace="team", uid="u", rv=1000)), list[Event]()
     made = nominator_of(session, world.pods, Metrics(), told, gang.NOW)
     nomination = Nomination("u", "team", "p", "n1", evicts_from={"victim": "a/victim"}, reserved="n2")
-    made.plan([nomination], renewable=world.foreign_pods.renewable)
+    made.take([nomination], renewable=world.foreign_pods.renewable)
     assert await may_go(made)
     assert reserved_by(session).node == "n1"
 
 
-async def test_all_pods_of_a_gang_are_nominated_before_a_node_is_cleared_for_one_of_them() -> None:
-    """Else kube-scheduler binds a pod without a node to that node, and another node must be cleared (167)."""
+async def test_the_nominations_of_all_pods_of_a_gang_begin_with_the_first_one() -> None:
+    """Else kube-scheduler binds a pod without a node to the first free one, and another node must be cleared (214)."""
     session, pods = Answers(pod_dict("p0", phase="Pending", gpus=1, rv=2)), Store[Any]()
     for number in range(4):
         pods.observe(pod(f"p{number}", phase="Pending", gpus=1))
     made = nominator_of(session, pods, Metrics(), [])
     gangs = ("x/gang", "x/gang", "x/other", "")
-    made.plan(
+    made.take(
         [
             Nomination(f"uid-p{number}", "a", f"p{number}", f"n{number}", evicts_from={f"v{number}": ""}, gang=gang)
             for number, gang in enumerate(gangs)
@@ -191,6 +210,19 @@ async def test_all_pods_of_a_gang_are_nominated_before_a_node_is_cleared_for_one
     assert session.writes == [f"/api/v1/namespaces/a/pods/p{number}/status" for number in (0, 1)]
 
 
+@pytest.mark.parametrize(("victims", "named"), [(500, 500), (5_000, 5_000), (MAX_VICTIMS + 1, MAX_VICTIMS)])
+async def test_a_reservation_whose_victims_are_a_whole_job_is_read_back(victims: int, named: int) -> None:
+    pods, uids = Store[Any](), tuple(str(uuid.UUID(int=number)) for number in range(victims))
+    pods.observe(pod("owner", phase="Pending", gpus=1))
+    made = nominator_of(session := ApiServer(), pods, Metrics(), [])
+    made.take([Nomination("uid-owner", "a", "owner", NODE, victims=uids, evicts_from={"victim": "a/victim"})])
+    assert await may_go(made)
+    reserved = reservation_of(pods.get("uid-owner"))
+    assert (reserved.node, reserved.victims) == (NODE, uids[:named])
+    (condition,) = session.bodies[-1]["status"]["conditions"]
+    assert len(condition["message"]) < MAX_CHARACTERS / 2
+
+
 async def settled(made: Nominator) -> None:
     """All writes under way are over."""
     await asyncio.gather(*(write.task for write in made._writing.values()))
@@ -199,3 +231,18 @@ async def settled(made: Nominator) -> None:
 def errors(metrics: Metrics) -> float:
     """Errors of the operator's own about pods."""
     return metrics.internal_errors.labels("pod")._value.get()
+
+
+@pytest.mark.parametrize("kind", ["expired", "renewable"])
+async def test_a_refused_withdrawal_or_renewal_is_not_repeated_in_the_next_pass(kind: str) -> None:
+    """The end of each try wakes the loop, so without a wait the tries would follow each other at once."""
+    world, is_over = World(), kind == "expired"
+    world.pod(nominated="", reservation=Reservation("n2", gang.NOW - 60, gang.NOW + (-30 if is_over else 30)))
+    world.look(gang.NOW)
+    session = Answers(ApiError("a policy forbids it", status=500, reason="InternalError"))
+    made, waiting = nominator_of(session, world.pods, Metrics(), [], gang.NOW), getattr(world.foreign_pods, kind)
+    assert waiting
+    for _ in range(3):
+        made.take([], **{kind: waiting})
+        await settled(made)
+    assert len(session.writes) == 1

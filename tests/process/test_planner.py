@@ -30,7 +30,8 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.plan import demands
+from elastic_operator.memory import DirtyJobs, DirtySet
+from elastic_operator.plan import observed_jobs
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
@@ -101,11 +102,14 @@ class World:
         self.settings = settings or Settings()
         self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
-        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        self.ledger = Ledger(
+            job_of=self.stores.jobs.get, parse=parse_pod_name, dirty_jobs=self.dirty_jobs, now=lambda: self.now
+        )
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes = FailedWrites(self.ledger.dirty_jobs)
-        self.answers = DryRunAnswers(self.ledger.dirty_jobs, lambda: self.stored.reader.external_changes.note_change())
+        self.failed_writes = FailedWrites(self.dirty_jobs)
+        self.answers = DryRunAnswers(self.dirty_jobs, lambda: self.stored.reader.external_changes.note_change())
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -115,10 +119,10 @@ class World:
     def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        faults = quarantine.Quarantine(dirty_jobs=self.ledger.dirty_jobs)
+        faults = quarantine.Quarantine(dirty_jobs=self.dirty_jobs)
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=faults)
-        logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
-        return StoreView(reader, logs.with_logs, self.failed_writes.feedback, self.answers)
+        logs = FailureLogs(None, lambda _: "pytorch", self.dirty_jobs, lambda: None)
+        return StoreView(reader, self.dirty_jobs, logs.with_logs, self.failed_writes.feedback, self.answers)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))
@@ -245,7 +249,8 @@ class World:
             self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
-        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), NewPods((), 1, (1, 1)))
+        one_pod = NewPods((Slot("worker", 0, None, ready=True),), 1, (1, 1))
+        question = DryRunQuestion(make_facts(uid=f"uid-{job}", namespace="default"), one_pod)
         (self.answers.note_refused if refused else self.answers.note_accepted)(question)
 
     def claim(self, name: str, bound: bool) -> None:
@@ -421,6 +426,21 @@ def with_masters(jobs: int, *, size: int) -> World:
     return world
 
 
+def test_a_deleted_job_has_no_last_plan_and_is_not_planned_for_again():
+    world = with_masters(2, size=1)
+    first, planner = world.decide(), world.planner
+    planner.plans.requeue("uid-job-1")  # it has no plan yet, and gets one in any case
+    assert list(planner.may_need_plans(first, world.now)) == ["uid-job-0", "uid-job-1"]
+    for obs in first.obs.values():
+        planner.plans.note(LastPlan(obs, first.allocation.find_assignment(obs.job.uid), inf, obs.status))
+    world.goes("jobs", "job-0")
+    decisions = world.decide()
+    assert [plan.obs.job.uid for plan in planner.plans.all()] == ["uid-job-1"]
+    planner.plans.requeue("uid-job-0")
+    planner.plans.requeue("uid-job-1")
+    assert list(planner.may_need_plans(decisions, world.now)) == ["uid-job-1"]
+
+
 def test_a_pass_in_which_nothing_changes_looks_at_no_job():
     def calls(jobs: int) -> int:
         world = with_masters(jobs, size=3)
@@ -560,7 +580,7 @@ def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, cap
     world = two_jobs(masters=True)
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"))
-    monkeypatch.setattr(demands, "demand_in_quarantine", fail)
+    monkeypatch.setattr(observed_jobs, "demand_in_quarantine", fail)
     caplog.clear()
     assert [demand.uid for demand in world.look().inputs.jobs] == ["uid-second"]
     assert "job=default/first" in caplog.text
@@ -792,8 +812,8 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    inputs, shape = reader.jobs.inputs, reader.shapes.shape_of
-    monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
+    read, shape = reader.jobs.job, reader.shapes.shape_of
+    monkeypatch.setattr(reader.jobs, "job", lambda body, *how: looks.add(body.metadata.name) or read(body, *how))
     monkeypatch.setattr(reader.shapes, "shape_of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
@@ -829,8 +849,8 @@ def test_a_report_is_pending_only_of_a_master_that_runs(pods, pending):
     world = world_with_a_job()
     world.look()
     (body,) = world.stores.jobs.values()
-    inputs = world.stored.reader.jobs.inputs(body, pods, JobFeedback(report_pending=True))
-    assert inputs.feedback == JobFeedback(report_pending=pending)
+    job = world.stored.reader.jobs.job(body, pods, JobFeedback(report_pending=True))
+    assert job.feedback == JobFeedback(report_pending=pending)
 
 
 def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
@@ -841,10 +861,8 @@ def test_a_job_whose_size_is_held_is_observed_after_a_change_from_outside_and_in
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, []
-    inputs = reader.jobs.inputs
-    monkeypatch.setattr(
-        reader.jobs, "inputs", lambda body, *how: looks.append(body.metadata.name) or inputs(body, *how)
-    )
+    read = reader.jobs.job
+    monkeypatch.setattr(reader.jobs, "job", lambda body, *how: looks.append(body.metadata.name) or read(body, *how))
 
     def looked_at():
         looks.clear()

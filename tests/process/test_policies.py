@@ -82,6 +82,16 @@ def test_a_policy_that_was_new_beside_a_faulty_one_counts_by_its_last_good_spec(
         assert reader.refresh().teams.covered == {"a": "a"}
 
 
+def test_a_policy_that_raised_at_its_good_spec_still_has_it_after_an_unreadable_edit() -> None:
+    reader, _ = read(policy("a"), policy("b"))
+    reader.refresh()
+    reader._policies.observe(policy("c"))
+    with patch.object(policies, "resolve", raises_at_b):
+        assert reader.refresh().teams.covered == {"a": "a", "c": "c"}
+    reader._policies.observe(policy("b", 2, namespaces=7))
+    assert reader.refresh().teams.covered == {"a": "a", "b": "b", "c": "c"}
+
+
 def test_a_new_leader_grants_nothing_by_policies_that_it_never_could_read_together() -> None:
     reader, _ = read(policy("a"), policy("b"))
     with patch.object(policies, "resolve", raises_at_two), pytest.raises(KeyError):

@@ -51,6 +51,11 @@ def test_a_victim_that_is_being_deleted_counts_as_evicted() -> None:
     assert found(ledger_with("uid-worker-0"), pods=pods) == {"uid-worker-0": "owners/notebook"}
 
 
+def test_a_victim_that_is_being_drained_was_not_evicted_for_the_foreign_pod() -> None:
+    pods = (make_pod("master-0"), make_pod("worker-0", deleting_since=NOW, disrupted="evicted: node n1 is drained"))
+    assert found(ledger_with("uid-worker-0"), pods=pods) == {}
+
+
 def test_a_victim_that_still_runs_was_not_evicted() -> None:
     assert found(ledger_with("uid-worker-0"), pods=(make_pod("master-0"), make_pod("worker-0"))) == {}
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from elastic_api.job import API_VERSION, KIND
-from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_INCARNATION
+from elastic_worker.contract import LABEL_INCARNATION
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,
@@ -244,8 +244,8 @@ def _phantom(job: Body, number: int, incarnation: int, node: str, pool: str) -> 
     }
 
 
-def forged_reservation_comes(world: World) -> str:
-    """A plain pod that kube-scheduler never places, with the annotation by which older releases reserved a node."""
+def unplaceable_pod_comes(world: World) -> str:
+    """A plain pod that kube-scheduler never places."""
     node = world.choose(world.server.all(kinds.NODES))
     if node is None or len(world.machines.never) >= MOST_PHANTOMS:
         return ""
@@ -253,9 +253,7 @@ def forged_reservation_comes(world: World) -> str:
     pod = world.add_foreign(HOSTILE_TEAM, gpus=gpus, pool=pool, of_class=of_class)
     world.machines.never.add(pod["metadata"]["uid"])
     world.server.aside[name_of(pod)] = STATION
-    forged = f'{{"node":"{name_of(node)}","since":0,"until":1e300}}'
-    world.server.relabel(kinds.PODS, pod, annotations={ANNOTATION_RESERVED: forged})
-    return f"{name_of(pod)} comes, with a forged reservation of {name_of(node)}"
+    return f"{name_of(pod)} comes, and is never placed"
 
 
 # -- the others ------------------------------------------------------------------------------------------------------
@@ -301,5 +299,5 @@ HOSTILE: dict[RandomEvent, int] = {
     its_finalizer_goes: 2,
     only_its_master_ends: 5,
     phantom_comes: 5,
-    forged_reservation_comes: 4,
+    unplaceable_pod_comes: 4,
 }

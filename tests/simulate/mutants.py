@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.plan import demands, planner
+from elastic_operator.plan import observed_jobs, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import queues, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, diverging_paths
@@ -234,7 +234,7 @@ def _untold(job: Job, release: Collection[str], now: float) -> Plan:
     return replace(plan_in_quarantine(job, release, now), status=job.status)
 
 
-def _without_spec(_policies: Policies, policy: Policy) -> Policy:
+def _without_spec(_policies: Policies, policy: Policy, _generation: int) -> Policy:
     return replace(policy, spec=None)
 
 
@@ -244,9 +244,11 @@ GUARDS: Mapping[str, Mutant] = {
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
     "who is quarantined is never tried again": _instead((Quarantine, "_left_out", _never_over)),
     "a job that is quarantined keeps its GPUs from all others": _instead(
-        (demands, "demand_in_quarantine", _nothing_is_done)
+        (observed_jobs, "demand_in_quarantine", _nothing_is_done)
     ),
-    "a job that is quarantined is given more": _instead((demands, "demand_in_quarantine", lambda last, _pods: last)),
+    "a job that is quarantined is given more": _instead(
+        (observed_jobs, "demand_in_quarantine", lambda last, _pods: last)
+    ),
     "a job that is quarantined does not say so": _instead((planner, "plan_in_quarantine", _untold)),
     "a policy that is quarantined holds no more": _instead((Policies, "_stand_in", _without_spec)),
     "pods on a node that is quarantined count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),

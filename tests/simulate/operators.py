@@ -13,8 +13,8 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import REPORT_SECONDS
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
 from elastic_operator.metrics.stats import JobStats
@@ -56,7 +56,8 @@ class Operator:
         self.faults = Faults(Random(self.server.revision), now)
         self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
-        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=now)
+        dirty_jobs: DirtyJobs = DirtySet()
+        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, dirty_jobs=dirty_jobs, now=now)
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
@@ -64,12 +65,16 @@ class Operator:
         self.fresh = True
         """Whether its stores can be trusted to create pods."""
         self.controller = make_controller(
+            self.wire,  # type: ignore[arg-type]
+            self.stores,
+            self.events,
             planner=Planner(metrics.allocate.time),
             ledger=self.ledger,
-            executor=PlanExecutor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
+            dirty_jobs=dirty_jobs,
             settings=SETTINGS.model_copy(
                 update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
             ),
+            build=BUILD,
             metrics=metrics,
             is_fresh=lambda: self.fresh,
             times=self.times,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from elastic_operator.loop.writes import plan_executor
-from elastic_operator.plan import demands, planner
+from elastic_operator.plan import observed_jobs, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
@@ -43,10 +43,10 @@ class Station(NamedTuple):
 
 STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
-    "facts": Station(kinds.JOBS, jobs.Jobs, "inputs"),
-    "observe": Station(kinds.JOBS, planner, "observe"),
+    "facts": Station(kinds.JOBS, jobs.Jobs, "job"),
+    "observe": Station(kinds.JOBS, observed_jobs, "observe"),
     "shape": Station(kinds.JOBS, shapes.Shapes, "_shape"),
-    "demand": Station(kinds.JOBS, demands, "demand_of"),
+    "demand": Station(kinds.JOBS, observed_jobs, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),

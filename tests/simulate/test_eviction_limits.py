@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 from unittest.mock import patch
 
@@ -317,4 +320,74 @@ def test_a_report_that_raises_costs_no_preemptor_its_turn() -> None:
 
     broken = patch.object(ReclaimReporter, "report_futile", side_effect=MadeUpError("a report"))
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=8), broken:
+        run_scenario(scenario)
+
+
+async def two_waiting(world: World, *, seconds: float) -> dict[str, Body]:
+    """Two preemptors that began to wait for the cluster's limit of 10 in the same pass. For so many seconds no pod of
+    the victim can be deleted, so the one of them that is served gets no pods.
+    """
+    victim = teams(world, nodes=8, gold=10, red=8, blue=5)
+    await world.advance(30)
+    add_job(world, "gold", minReplicas=10, maxReplicas=10)
+    await world.settle()
+    jobs = {name: add_job(world, name, minReplicas=pods, maxReplicas=pods) for name, pods in (("red", 8), ("blue", 5))}
+    await world.settle()
+    assert over_limit(world) == {"red", "blue"}
+    controller = world.operator.controller
+    job = controller.planner.decided.obs[victim["metadata"]["uid"]].job
+    not_before = world.clock.monotonic() + seconds
+    controller.reconciler.dispatcher.failed_writes.add(job, Unreachable("no answer"), not_before)
+    return jobs
+
+
+def over_limit(world: World) -> set[str]:
+    """The teams whose preemptors a limit stops in the last pass."""
+    decided = world.operator.controller.planner.decided
+    return {one.preemptor.team for one in decided.allocation.over_eviction_limit}
+
+
+@contextmanager
+def watched_passes(world: World) -> Iterator[list[set[str]]]:
+    """For each pass from now on: the teams whose preemptors a limit stops."""
+    controller, seen = world.operator.controller, list[set[str]]()
+
+    def watched() -> Any:
+        wake_up = type(controller).run_pass(controller)
+        seen.append(over_limit(world))
+        return wake_up
+
+    with patch.object(controller, "run_pass", watched):
+        yield seen
+
+
+def test_of_two_that_began_to_wait_at_once_one_keeps_its_turn_until_it_is_served() -> None:
+    async def scenario(world: World) -> None:
+        jobs = await two_waiting(world, seconds=90)
+        with watched_passes(world) as seen:
+            await world.advance(80)
+        assert [teams for teams, _ in groupby(seen)] == [{"red", "blue"}, over_limit(world)]
+        assert len(over_limit(world)) == 1
+        await world.advance(200)
+        assert [len(pods_of(world, job)) for job in jobs.values()] == [8, 5]
+
+    with with_limits(max_evictions_per_decision=10, max_evictions_per_minute=10):
+        run_scenario(scenario)
+
+
+def test_evictions_reserved_for_a_preemptor_that_is_gone_keep_no_other_one_waiting() -> None:
+    async def scenario(world: World) -> None:
+        jobs = await two_waiting(world, seconds=90)
+        await world.advance(65)
+        [waiting] = over_limit(world)
+        [served] = jobs.keys() - {waiting}
+        world.server.edit(kinds.JOBS, jobs[served], {**jobs[served]["spec"], "suspend": True})
+        with watched_passes(world) as seen:
+            await world.settle()
+            assert over_limit(world) == set()
+            await world.advance(60)
+        assert len(pods_of(world, jobs[waiting])) == jobs[waiting]["spec"]["minReplicas"]
+        assert {waiting} in seen, "the first pass still reserves the evictions"
+
+    with with_limits(max_evictions_per_decision=10, max_evictions_per_minute=10):
         run_scenario(scenario)

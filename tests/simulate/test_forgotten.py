@@ -99,7 +99,7 @@ def test_what_is_remembered_of_a_preemptor_ends_with_the_first_allocation_withou
         await world.advance(60)
         uids = {gone["metadata"]["uid"]}
         places = places_of(uids, world.operator.controller)
-        for memory in ("._held_up", "._times._waiting"):
+        for memory in ("._over_eviction_limit", "._times._waiting"):
             assert any(memory in place for place in places), "\n".join(places)
         world.server.remove(kinds.JOBS, gone)
         await world.advance(300)

@@ -10,8 +10,7 @@ from unittest.mock import patch
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import store_view as stored
-from elastic_operator.plan import planner
-from elastic_operator.plan.last_plans import LastPlans
+from elastic_operator.plan import observed_jobs, planner
 from elastic_operator.read import specs
 from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
@@ -84,7 +83,7 @@ def test_the_first_pass_of_a_new_leader_makes_few_plans_besides_those_with_pods_
         lost = next(iter(world.server.all(kinds.PODS)))
         world.server.remove(kinds.PODS, lost)
         world.operator.controller.forget()
-        world.operator.controller.planner.plans = LastPlans()
+        world.operator.controller.planner.plans._plans.clear()
         planned = list[str]()
         reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, planned)
         with patch.object(planner, "reconcile", reconcile):
@@ -126,9 +125,9 @@ def test_all_jobs_are_decided_on_again_in_time_some_of_them_at_a_time():
         with_jobs(world, JOBS)
         await world.come_to_rest()
         looked, plans, per_pass = list[str](), list[str](), list[tuple[int, int]]()
-        observe = noted(planner.observe, lambda job, *_: job.name, looked)
+        observe = noted(observed_jobs.observe, lambda job, *_: job.name, looked)
         reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, plans)
-        with patch.object(planner, "observe", observe), patch.object(planner, "reconcile", reconcile):
+        with patch.object(observed_jobs, "observe", observe), patch.object(planner, "reconcile", reconcile):
             for _ in range(int(reconciler.RESYNC_SECONDS) + 10):
                 before = len(looked), len(plans)
                 world.clock.passed += 1.0

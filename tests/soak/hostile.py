@@ -7,14 +7,12 @@ real pod may take to stop is not seen here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
 from elastic_api.job import API_VERSION, KIND
 from elastic_api.policy import COLLECTION
-from elastic_worker.contract import ANNOTATION_RESERVED
 from tests.simulate import server as kinds
 from tests.simulate.facts import GPU, POOL, Body, flavor_of, is_master, is_over, name_of, node_of, terminating
 from tests.simulate.hostile import DAY, FINALIZER, IGNORED_CLASSES, greedy
@@ -103,19 +101,17 @@ def only_its_master_ends(tenant: Tenant) -> str:
     return f"the master of {name_of(job)} ends with 0, its workers do not"
 
 
-def forged_reservation_comes(tenant: Tenant) -> str:
-    """A plain pod that no scheduler places, with the annotation by which older releases reserved a node."""
+def unplaceable_pod_comes(tenant: Tenant) -> str:
+    """A plain pod that no scheduler places."""
     for old in tenant.pods(None):
         tenant.server.delete_pod(old, grace=0)
     job = tenant.borrower()
     placed = tenant.choose([pod for pod in tenant.pods(job) if node_of(pod)]) if job else None
     if placed is None:
         return ""
-    forged = json.dumps({"node": node_of(placed), "since": 0, "until": 1e300})
     pod = _plain_pod(tenant.new_name("thief-"), schedulerName="nobody", nodeSelector={POOL: flavor_of(placed)})
-    pod["metadata"]["annotations"] = {ANNOTATION_RESERVED: forged}
     tenant.server.create(kinds.PODS, pod)
-    return f"{name_of(pod)} comes, with a forged reservation of {node_of(placed)}"
+    return f"{name_of(pod)} comes, and is never placed"
 
 
 def _plain_pod(name: str, **spec: Any) -> Body:
@@ -171,7 +167,7 @@ ACTS: Mapping[Kind, Act] = {
     Kind(HOSTILE, "job kept by a finalizer"): it_is_deleted_with_a_finalizer,
     Kind(HOSTILE, "finalizer gone"): its_finalizer_goes,
     Kind(HOSTILE, "only the master ends"): only_its_master_ends,
-    Kind(HOSTILE, "forged reservation"): forged_reservation_comes,
+    Kind(HOSTILE, "unplaceable pod"): unplaceable_pod_comes,
     Kind(HOSTILE, "asks in vain"): it_asks_for_what_it_may_not_have,
 }
 HOSTILITIES: Mapping[Kind, Deeds] = {kind: _deed(act) for kind, act in ACTS.items()}

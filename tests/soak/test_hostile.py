@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan import demands
+from elastic_operator.plan import observed_jobs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import Answer, Api, refusal
@@ -137,7 +137,7 @@ def test_a_hostile_team_takes_no_guarantee_from_another_team(small: Small) -> No
 
 
 def test_an_operator_that_lets_it_keep_the_pods_of_jobs_that_are_over_is_caught(small: Small) -> None:
-    with patch.object(demands, "unwanted_pods", lambda _seen: ()), pytest.raises(ViolationError):
+    with patch.object(observed_jobs, "unwanted_pods", lambda _seen: ()), pytest.raises(ViolationError):
         asyncio.run(live(small, 2))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.requests import CutOff, Refusal, Request, deletes_a_pod, nominates, writes_job_status
+from tests.kit.requests import CutOff, Refusal, Request, deletes_a_pod, makes_a_pod, nominates, writes_job_status
 from tests.simulate import server as kinds
 from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.actions import HOME, job, nodes
+from tests.virtual.actions import HOME, job, nodes, refuse
 from tests.virtual.world import ProcessWorld, run_world
 
 OWNER, GUEST = "red", "blue"
@@ -149,3 +149,31 @@ def test_changed_pod_of_a_nominated_gang_undoes_no_decision(seed: int) -> None:
         require(max(changes.values()) == 1, f"changes of jobs: {changes}")
 
     run_world(seed, scenario)
+
+
+def test_job_whose_new_pods_are_refused_gives_pods_up_at_once() -> None:
+    """One of its pods terminates all the time. So its refused growth is tried again and again, and not given up."""
+
+    async def scenario(world: ProcessWorld) -> None:
+        nodes(2, 4)(world)
+        for team, guaranteed in ((OWNER, 8), (GUEST, 0)):
+            flavors = [{"name": "a", "guaranteed": guaranteed, "borrowing": {"limit": 0}}]
+            spec = {"namespaces": [team], "flavors": flavors, "priority": 0}
+            world.server.create(kinds.POLICIES, {"metadata": {"name": team}, "spec": spec})
+        world.start()
+        ends = world.add_foreign(OWNER, gpus=2, pool="a")
+        await world.advance(SHORT)
+        job(small=1, big=8, elasticity={"scaleUpDelaySeconds": 0})(world)
+        await world.until("a job that has the rest", lambda: world.settled("toy", 6), seconds=10)
+        losses = Losses(world)
+        world.machines.let_go = False
+        world.add_foreign(OWNER, gpus=1, pool="a")
+        await world.until("a victim", lambda: losses.names, seconds=SHORT)
+        refuse(403, where=makes_a_pod)(world)
+        world.server.remove(kinds.PODS, world.pod(name_of(ends)))
+        await world.advance(63)
+        require(len(losses.names) == 1, f"{losses.names}")
+        world.add_foreign(OWNER, gpus=4, pool="a")
+        await world.until("more victims", lambda: len(losses.names) > 1, seconds=SHORT)
+
+    run_world(0, scenario)

@@ -21,7 +21,6 @@ LABEL_KUBEFLOW_ROLE = "training.kubeflow.org/job-role"
 """A label that other schedulers read to keep the master."""
 
 ANNOTATION_CONTRACT = f"{GROUP}/contract"
-ANNOTATION_RESERVED = f"{GROUP}/reserved"
 ANNOTATION_GANG = f"{GROUP}/gang"
 ANNOTATION_NNODES = f"{GROUP}/nnodes"
 """`min:max` of the incarnation, as frozen in the pod's environment."""

@@ -33,7 +33,7 @@ from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, S
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_JOB_NAME
+from elastic_worker.contract import LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -90,7 +90,7 @@ async def delete_pod(
     """
     options = _delete_options(uid) | ({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
     answer = await _delete(session, _pod(namespace, name), options)
-    if answer is None or answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
+    if answer is None or not _has_version(answer):
         return None
     pod = decode(answer, Pod)
     gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers
@@ -123,16 +123,14 @@ async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
 
 
 async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str], *, urgency: Urgency) -> Pod:
-    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition; the annotation of
-    older releases is removed. Raises like `annotate_pod`.
+    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition. Raises like
+    `annotate_pod`.
     """
     meta = pod.metadata
-    body: dict[str, Any] = {
+    body = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "status": {"nominatedNodeName": node or None, "conditions": [condition]},
     }
-    if meta.annotations.reserved:
-        body["metadata"]["annotations"] = {ANNOTATION_RESERVED: None}
     path = f"{_pod(meta.namespace, meta.name)}/status"
     return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, urgency=urgency), Pod)
 
@@ -216,14 +214,26 @@ async def _delete(session: Session, path: str, options: Mapping[str, Any]) -> di
 
     Only the conflict of the precondition shows that the object is deleted, not one that a proxy or webhook answers.
     """
+    with suppress(NotFound, Conflict):
+        return await _delete_precisely(session, path, options)
+    return None
+
+
+async def _delete_precisely(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete the object if it meets the preconditions in `options`. Raises Conflict if it does not, NotFound,
+    ClusterError.
+    """
     try:
         return await session.delete(path, options)
-    except NotFound:
-        return None
     except Conflict as error:
         if "precondition" in error.message.lower():
-            return None
+            raise
         raise _of_no_version(error) from None
+
+
+def _has_version(answer: Mapping[str, Any]) -> bool:
+    """Whether the answer to a deletion is the object as it still exists, and not a status."""
+    return answer.get("kind") != "Status" and bool(answer.get("metadata", {}).get("resourceVersion"))
 
 
 def _of_no_version(error: Conflict) -> ApiError:
@@ -312,21 +322,25 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return changes
 
 
-async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> bool:
+async def delete_job(
+    session: Session, namespace: str, name: str, *, uid: str, version: str | None = None
+) -> dict[str, Any] | None:
     """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
 
-    Returns whether the job is removed. A job with finalizers stays until these are removed.
+    Returns the job if it stays until its finalizers are removed; None if it is removed.
+
+    Raises:
+        Conflict: the job has another version, or another job has its name now.
+        ClusterError: anything else.
     """
     options = {**_delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:
         options["preconditions"] = {"uid": uid, "resourceVersion": version}
     try:
-        answer = await session.delete(_job(namespace, name), options)
+        answer = await _delete_precisely(session, _job(namespace, name), options)
     except NotFound:
-        return True
-    except Conflict:
-        return False
-    return answer.get("kind") == "Status"
+        return None
+    return answer if _has_version(answer) else None
 
 
 async def read_log_tail(

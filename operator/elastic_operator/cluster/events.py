@@ -179,7 +179,8 @@ class EventRecorder:
 
     def _name(self, series: _Series) -> str:
         """A name that is equal for a repeated request, and unique to the event."""
-        identity = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
+        event = series.event
+        identity = (series.subject.uid, self._instance, event.type, str(event.reason), event.message)
         digest = hashlib.sha256(repr((*identity, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
         return f"{about}.{digest[:_MAX_DIGEST]}"

@@ -37,7 +37,6 @@ class PodAnnotations(Struct, frozen=True, rename=None):
     gang: str = msgspec.field(name=contract.ANNOTATION_GANG, default="")
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
     template: str = msgspec.field(name=contract.ANNOTATION_TEMPLATE, default="")
-    reserved: str = msgspec.field(name=contract.ANNOTATION_RESERVED, default="")
     secret: str = msgspec.field(name=contract.ANNOTATION_SECRET, default="")
     membership: str = msgspec.field(name=contract.ANNOTATION_MEMBERSHIP, default="")
     master_epoch: str = msgspec.field(name=contract.ANNOTATION_MASTER_EPOCH, default="")

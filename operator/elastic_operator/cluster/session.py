@@ -72,18 +72,25 @@ def _urgency(method: str, path: str, params: Mapping[str, str] | None) -> Urgenc
     """The urgency of a write (147). A job's first EndpointSlice counts as a change, because pods wait for it to reach
     their master. Evictions wait for the answer to a dry run (139).
     """
-    if params is not None and "dryRun" in params:
+    if _is_dry_run(params):
         return Urgency.BEFORE_DELETE
     if method == "POST" and not path.endswith("/endpointslices"):
         return Urgency.CREATE
     return Urgency.DELETE if method == "DELETE" else Urgency.CHANGE
 
 
-def _kind(method: str, path: str) -> str:
-    """The method and the resource, for example "POST pods": such writes take about the same time."""
+def _kind(method: str, path: str, params: Mapping[str, str] | None = None) -> str:
+    """The method and the resource, for example "POST pods": such writes take about the same time. A dry run is of
+    another kind, because the API server stores nothing.
+    """
     below_version = path.split("/")[3 if path.startswith("/api/") else 4 :]
     in_namespace = below_version[0] == "namespaces" and len(below_version) > 2
-    return f"{method} {below_version[2 if in_namespace else 0]}"
+    kind = f"{method} {below_version[2 if in_namespace else 0]}"
+    return f"{kind} (dry run)" if _is_dry_run(params) else kind
+
+
+def _is_dry_run(params: Mapping[str, str] | None) -> bool:
+    return params is not None and "dryRun" in params
 
 
 class Session:
@@ -203,7 +210,7 @@ class Session:
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
         urgency = _urgency(method, path, params) if urgency is None else urgency
-        async with self.writes.turn(urgency, _kind(method, path)):
+        async with self.writes.turn(urgency, _kind(method, path, params)):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             try:

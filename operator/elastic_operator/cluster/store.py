@@ -176,8 +176,9 @@ class Store(Generic[T]):
     def reset(self, objects: Iterable[T], *, within: str = "") -> None:
         """Take a complete list (of the namespace `within`) of a server whose history restarted.
 
-        That happens when etcd is restored from a backup. The list's resourceVersions do not compare with known ones. No
-        listener sees a state in between.
+        That happens when etcd is restored from a backup. The list's resourceVersions do not compare with known ones.
+        Listeners are called for one object after the other: first for each object that the list lacks, then for each
+        listed one. Nothing is awaited meanwhile, so a pass never sees some of the changes without the others.
         """
         listed = {obj.metadata.uid: obj for obj in objects}
         self._tombstones = {

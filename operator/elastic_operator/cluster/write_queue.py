@@ -21,6 +21,8 @@ SLOW_FACTOR = 4.0
 writes. So a server does not count as busy because an admission webhook delays each pod.
 """
 LEAST_IN_FLIGHT = 2
+LEAST_BESIDE_DELETIONS = 1
+"""The least number of other writes in flight while deletions are (210)."""
 _FORGETTING = 1.001
 """The fastest answer counts as slower by this factor after each further answer: 2.7 times after a thousand."""
 
@@ -29,7 +31,7 @@ class Urgency(IntEnum):
     """The urgency of a waiting write: the lowest is first."""
 
     RESERVE = 0
-    """The first reservation of a node for a foreign pod: each pod of a gang needs one before a node is free (167)."""
+    """A new reservation of a node for a foreign pod: each pod of a gang needs one before a node is free (214)."""
     DELETE = 1
     BEFORE_DELETE = 2
     """A decision that is written down before pods are deleted."""
@@ -79,8 +81,8 @@ class WriteQueue:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether more deletions and changes wait than the present limit: another change waits for its turn longer than
-        for its answer.
+        """Whether more writes than the present limit wait, creations aside: another change waits for its turn longer
+        than for its answer.
         """
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
         return sum(urgent) > self._limit
@@ -107,10 +109,13 @@ class WriteQueue:
             self._fastest[kind] = min(took, self._fastest.get(kind, inf) * _FORGETTING)
 
     def _is_free(self, urgency: Urgency) -> bool:
-        """Whether such a write may begin. Beside many deletions only the least number of other writes is in flight."""
+        """Whether such a write may begin. Beside deletions at a busy server only the least number of other writes is in
+        flight.
+        """
         if self._in_flight >= self._most:
             return False
-        return _is_urgent(urgency) or self._limited < LEAST_IN_FLIGHT or self._in_flight < int(self._limit)
+        least = LEAST_BESIDE_DELETIONS if self._in_flight > self._limited else LEAST_IN_FLIGHT
+        return _is_urgent(urgency) or self._limited < least or self._in_flight < int(self._limit)
 
     def _begin(self, urgency: Urgency) -> None:
         self._in_flight += 1

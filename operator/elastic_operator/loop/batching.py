@@ -12,8 +12,8 @@ GPUs is a chain of five to ten passes, and is over sooner.
 STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
-BACKED_UP_SECONDS, BACKED_UP_FACTOR = 1.0, 3.0
-"""See `longest_backed_up`."""
+BACKED_UP_SECONDS, BACKED_UP_FACTOR, MAX_BACKED_UP_SECONDS = 1.0, 3.0, 5.0
+"""See `longest_backed_up`. An edit, or a lost node, waits for the longest of these times at most."""
 
 
 def longest_backed_up(took: float) -> float:
@@ -21,7 +21,7 @@ def longest_backed_up(took: float) -> float:
     up. The writes of the next pass would only join their queue, and nothing is written while a pass runs: the longer
     the passes, the longer the wait.
     """
-    return max(BACKED_UP_SECONDS, BACKED_UP_FACTOR * took)
+    return min(max(BACKED_UP_SECONDS, BACKED_UP_FACTOR * took), MAX_BACKED_UP_SECONDS)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from elastic_api.status import JobStatus
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -22,9 +26,10 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.job_times import JobTimes
-from elastic_operator.plan.facts.job import FaultStage, JobFeedback
+from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -38,36 +43,42 @@ from elastic_worker.contract import MAIN_CONTAINER
 
 
 def make_controller(
+    session: Session,
+    stores: Stores,
+    events: EventRecorder,
     *,
     planner: Planner,
     ledger: Ledger,
-    executor: PlanExecutor,
+    dirty_jobs: DirtyJobs,
     settings: Settings,
+    build: BuildSettings,
     metrics: Metrics,
     is_fresh: Callable[[], bool],
     times: JobTimes,
     on_decisions: Callable[[PassDecisions], None] = lambda _: None,
+    on_status_written: Callable[[Job, JobStatus], None] = lambda _job, _status: None,
 ) -> Controller:
     """A controller with all its parts.
 
     Args:
+        dirty_jobs: The one set of the process, in which all its parts mark jobs.
         is_fresh: Whether the stores can be trusted to create pods.
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
+        on_status_written: Called for each status that was written, with the job as it was before.
     """
-    session, stores, clock = executor.session, executor.stores, executor.session.clock
-    awake, dirty_jobs = asyncio.Event(), ledger.dirty_jobs
+    awake, clock = asyncio.Event(), session.clock
+    executor = PlanExecutor(session, stores, events, build, on_status_written)
     quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
-    pruned_fields = executor.pruned_fields
-    reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=pruned_fields)
+    reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=executor.pruned_fields)
     limiter = EvictionLimiter(settings.reclaim, count_evicted=metrics.evictions.inc)
     nominator = Nominator(
         session,
         stores.pods,
-        reader.nomination_progress,
+        reader.nomination_backoffs,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
-        events=executor.events,
+        events=events,
         metrics=metrics,
         now=clock.time,
         on_change=awake.set,
@@ -95,7 +106,7 @@ def make_controller(
         quarantine.note_success(uid)
         answers.note_created(uid)
 
-    view = StoreView(reader, logs.with_logs, feedback, answers)
+    view = StoreView(reader, dirty_jobs, logs.with_logs, feedback, answers)
     dispatcher = Dispatcher(
         executor=executor,
         shapes=reader.shapes,
@@ -104,13 +115,11 @@ def make_controller(
         metrics=metrics,
         is_fresh=is_fresh,
         on_done=requeue,
-        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, stage=FaultStage.GRANT),
+        on_internal_error=lambda uid, error: planner.jobs.quarantine(view, uid, error, stage=FaultStage.GRANT),
         on_pods_created=on_pods_created,
         on_pod_rejected=answers.note_refused_create,
     )
-    dry_runs = DryRuns(
-        answers, DryRunner(session, stores, executor.build).ask, dispatcher.note_refused_dry_run, requeue
-    )
+    dry_runs = DryRuns(answers, DryRunner(session, stores, build).ask, dispatcher.note_refused_dry_run, requeue)
     forecasts = Forecasts(view, planner, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
         planner=planner,
@@ -146,7 +155,7 @@ def make_controller(
         dry_runs=dry_runs,
         forecasts=forecasts,
         logs=logs,
-        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
+        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

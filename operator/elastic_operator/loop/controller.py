@@ -40,8 +40,8 @@ from elastic_operator.pods.failure_logs import FailureLogs
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. While nothing changes, a pass costs next to nothing. It finds work that is due
-at a time which no part of the operator has announced.
+"""The longest time between two passes. While nothing changes, a pass costs next to nothing. Such a pass finds work that
+is due at a time which no part of the operator has announced.
 """
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, so that the watches, the writes and the probes run in between."""
@@ -150,7 +150,7 @@ class Controller:
         """
         try:
             self._forget_deleted()
-            for _ in self.planner.read_ahead(self.view.refresh_contexts(self.clock.time())):
+            for _ in self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time())):
                 await asyncio.sleep(0)
         except Exception:  # an error at a job comes again in the pass, which logs it
             log.debug("reading jobs ahead failed; the next pass reads all at once", exc_info=True)
@@ -180,7 +180,6 @@ class Controller:
             allocation = decisions.allocation
             if decisions.is_new:
                 self.forecasts.note_allocation()
-                self.limiter.note_waiting(allocation)
                 self.reconciler.reason_messages.add(allocation)
                 self._report_safely(lambda: self._take_note(decisions))
             self._forget_deleted()
@@ -223,7 +222,7 @@ class Controller:
             text = "the look-ahead or the DryRun allocation failed; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self.reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
+            self.reclaim_reporter.report_futile(decisions.inputs, allocation.still_futile)
         if decisions.report_only is not None:
             self.reclaim_reporter.would_reclaim(decisions.report_only)
         self.reclaim_reporter.note_allocation(decisions.inputs, allocation)
@@ -239,10 +238,9 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for foreign pods, and report the pods that get none."""
         foreign_pods = self.view.reader.foreign_pods
-        self.nominator.plan(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
-        waiting_for_limits = {one.demand.uid for one in allocation.held_up}
-        served = waiting_for_limits.union(nomination.uid for nomination in allocation.nominations)
-        first_backoffs = foreign_pods.note_served(served, allocation.tried_gangs, now)
+        self.nominator.take(allocation.nominations, expired=foreign_pods.expired, renewable=foreign_pods.renewable)
+        over_limit = {one.demand.uid for one in allocation.over_eviction_limit}
+        first_backoffs = foreign_pods.note_served(allocation.nominations, over_limit, allocation.tried_gangs, now)
         self._report_safely(lambda: self.reclaim_reporter.no_room(first_backoffs))
 
     def _resync(self) -> None:
@@ -254,7 +252,7 @@ class Controller:
         most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.view.read_again(some)
-        self.planner.requeue(some)
+        self.planner.jobs.requeue(some)
         self._resync_at_monotonic = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:

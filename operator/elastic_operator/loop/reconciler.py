@@ -84,14 +84,14 @@ class Reconciler:
         )
 
     def catch_up_at_monotonic(self, now: float) -> float:
-        """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
-        there is none.
+        """When (monotonic, as `now`) the first plan that is outdated can be made and begun; infinity if there is none.
+        After a pass, these are the plans that it had no time for.
         """
         return min((now + self.dispatcher.wait(uid, now) for uid in self.planner.plans.outdated), default=inf)
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self.planner.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
+        return self.planner.jobs.quarantine(self.view, uid, error, stage=FaultStage.GRANT)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Reconciler:
         idle = [uid for uid in needed if not self.dispatcher.busy(uid)]
         acting = {uid for uid in idle if _gets_or_loses_pods(uid, allocation)}
         uids = iter(sorted(idle, key=lambda uid: (uid in later, uid not in acting)))
-        is_first = next(self.planner.plans.all(), None) is None
+        is_first = not self.planner.plans.all()
         most = min(MAX_PLANS, len(acting) + FIRST_PLANS) if is_first else MAX_PLANS
         for uid in islice(uids, most):
             self._plan_or_quarantine(all_obs[uid], allocation, now)
@@ -162,8 +162,8 @@ class Reconciler:
         plan = replace(plan, status=self.with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        wait = self._begin(body, job, plan, evicts=grant is not None and not grant.waits)
-        wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
+        wait = self._begin(body, job, plan, evicts=grant is not None and bool(grant.assignment.release))
+        wait = min(wait, NOT_FRESH_SECONDS if grant is not None and deferred.pods else inf)
         again = min(wait, plan.requeue_at - now)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self.poller.follow(job.uid, target_of(obs, plan, now))

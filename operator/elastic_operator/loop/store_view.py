@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import DirtyJobs, SingleCache, drop_absent
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
@@ -16,7 +16,6 @@ from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
-from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
 
 log = logging.getLogger(__name__)
@@ -29,6 +28,7 @@ class StoreView:
     """The cluster as the stores showed it at the last `refresh`: a `ClusterView`, which describes its methods.
 
     Args:
+        dirty_jobs: The jobs to read again.
         with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
             failed pod is shown as running.
         feedback: By a job's uid and generation, its news beside its object and its pods.
@@ -38,19 +38,21 @@ class StoreView:
     def __init__(
         self,
         reader: Reader,
+        dirty_jobs: DirtyJobs,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         feedback: Callable[[str, int], JobFeedback],
         answers: DryRunAnswers | None = None,
     ) -> None:
         self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or DryRunAnswers(reader.ledger.dirty_jobs, reader.external_changes.note_change)
+        self._answers = answers or DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
-        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
+        self._bodies: dict[str, objects.CustomObject] = {}
+        """The object from which each job was read last."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
-        self._dirty_jobs = self._ledger.dirty_jobs
+        self._dirty_jobs = dirty_jobs
         self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
         self._on_hold: set[str] = set()
         """The jobs (uids) on hold. They are read again after each external change (143)."""
@@ -76,7 +78,7 @@ class StoreView:
         return self
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
-        self._known.drop_absent(present)
+        drop_absent(present, self._bodies)
         self._on_hold &= present
 
     def take_dirty(self) -> Collection[str] | None:
@@ -100,13 +102,13 @@ class StoreView:
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self._known = KeyedCache()
+        self._bodies = {}
         self._dirty_jobs.mark_all()
 
     def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
-            self._known.drop(uid)
+            self._bodies.pop(uid, None)
             self._dirty_jobs.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -118,7 +120,6 @@ class StoreView:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def read_job(self, uid: str) -> Job:
-        """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.quarantine:
             self._answers.job_read(job)
@@ -127,16 +128,14 @@ class StoreView:
     def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
         assert body is not None, "the job is in the store"
-        meta = body.metadata
+        self._bodies[uid], meta = body, body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            inputs = self.reader.jobs.inputs_without_spec(body, self._ledger.own_pods(uid), fault)
-            return self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+            return self.reader.jobs.job_without_spec(body, self._ledger.own_pods(uid), fault)
         own, specs = self._ledger.own_pods(uid), self.reader.specs
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        inputs = self.reader.jobs.inputs(body, pods, self._feedback(uid, meta.generation))
-        job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+        job = self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
         (self._on_hold.discard if job.status.held_until is None else self._on_hold.add)(uid)
         return job
 
@@ -152,8 +151,7 @@ class StoreView:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        previous = self._known.peek(uid)
-        return previous is None or previous[0].body is not self._stores.jobs.get(uid)  # by identity (23)
+        return self._bodies.get(uid) is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

@@ -59,8 +59,9 @@ Of one allocation:
     board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
     admit           give a job its minimum, as a whole (kueue: admit)
     grow            of a job: to get more than its minimum (API: scale up)
-    reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the placements of
-                    a job that has waited too long (37; kube-scheduler: nominated pods count as if they were there)
+    reserve         keep a node for a foreign pod that is nominated to it and cannot use it yet (kube-scheduler:
+                    nominated pods count as if they were there); of a limit on evictions: keep a part for a preemptor
+    set aside       keep room in one pass for a part of the minimum of a job that has waited too long (37)
     placement       room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
                     placement with a pod's index
     assignment      a job's pods to keep, to release and to create (kueue: Admission); a grant is an assignment with
@@ -83,7 +84,7 @@ Of taking GPUs:
     option          the units to preempt so that one pod fits onto one node (kube-scheduler calls this a candidate)
     fill back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
     eviction limit  the most evictions within a minute
-    held up         of a preemptor: an eviction limit keeps it from preempting now
+    over limit      of a preemptor: an eviction limit keeps it from preempting now
     nomination      a node for a foreign pod, written into its status (kube-scheduler: nominatedNodeName). The node is
                     `reserved` if this operator wrote it, and `nominated` if another program did
 

@@ -19,7 +19,7 @@ from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 
 class ClusterView(Protocol):
-    """One moment of the cluster. Facts that have not changed since the last moment are the same objects."""
+    """One moment of the cluster. Unchanged facts are the same objects as in the last moment, apart from jobs."""
 
     @property
     def now(self) -> float:
@@ -40,7 +40,7 @@ class ClusterView(Protocol):
         """The jobs (uids) that may have changed since the last call; None: any job may have changed."""
 
     def read_job(self, uid: str) -> Job:
-        """The facts of that job."""
+        """The facts of that job, made anew."""
 
     def unread(self) -> Iterator[str]:
         """The jobs (uids) that are not read yet, if there are many; without those that are deleted meanwhile."""
@@ -95,4 +95,6 @@ class Reclaim(Protocol):
         """The limits on evictions in a cluster with that many GPUs."""
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:
-        """Seconds until the limits allow more evictions to an entry that they hold up; infinity for never."""
+        """Seconds until the limits allow more evictions to an entry that they stop; infinity for never. Called once for
+        each new allocation: the entries that it stops begin to wait.
+        """

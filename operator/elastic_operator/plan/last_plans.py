@@ -28,11 +28,10 @@ class LastPlan:
 
 
 class LastPlans:
-    """The last plans, by the uids of jobs. All times are monotonic."""
+    """The last plans, by the uid of the job. All times are monotonic."""
 
     def __init__(self) -> None:
-        self._last: dict[str, LastPlan | None] = {}
-        """The last plan of each job that was observed; None before its first one."""
+        self._plans: dict[str, LastPlan] = {}
         self._due = DelayQueue()
         """When each plan is due."""
         self._outdated: dict[str, None] = {}
@@ -40,24 +39,22 @@ class LastPlans:
 
     def note_observed(self, uids: Iterable[str]) -> None:
         """Note that these jobs were observed again, so their plans may be outdated."""
-        for uid in uids:
-            self._last.setdefault(uid)
-            self._outdated[uid] = None
+        self._outdated.update(dict.fromkeys(uids))
 
     def note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun."""
         uid = planned.obs.job.uid
-        if uid in self._last:
-            self._last[uid] = planned
-            self._due.set(uid, planned.due_monotonic)
-            self._outdated.pop(uid, None)
+        self._plans[uid] = planned
+        self._due.set(uid, planned.due_monotonic)
+        self._outdated.pop(uid, None)
+
+    def all(self) -> Iterable[LastPlan]:
+        """The last plans of all jobs that had one."""
+        return self._plans.values()
 
     def last_plan(self, uid: str) -> LastPlan | None:
         """The job's last plan; None before its first one."""
-        return self._last.get(uid)
-
-    def all(self) -> Iterator[LastPlan]:
-        return (planned for planned in self._last.values() if planned is not None)
+        return self._plans.get(uid)
 
     def next_due_monotonic(self) -> float:
         """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
@@ -66,8 +63,8 @@ class LastPlans:
     def needed(
         self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float, *, is_new: bool
     ) -> Iterator[str]:
-        """The jobs (uids) that need another plan, or at which the allocation raises an error. Those come first that are
-        outdated longest. `is_new`: the allocation is not the one of the last call.
+        """The jobs (uids) that need another plan, or at which the allocation raises an error. First come the postponed
+        ones, then those that are outdated longest. `is_new`: the allocation is not the one of the last call.
         """
         some = all_obs if is_new else self._due.due(at)
         for uid in dict.fromkeys((*self._outdated, *some)):
@@ -82,14 +79,14 @@ class LastPlans:
     def _is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, apart from the words of its messages."""
         uid = obs.job.uid
-        known = self._last.get(uid)
+        known = self.last_plan(uid)
         if known is None or not known.is_current(obs, at):
             return False
         assignment = allocation.find_assignment(uid)  # an unchanged one is mostly the same object
         return known.assignment is assignment or known.assignment == assignment
 
     def postpone(self, uids: Iterable[str]) -> None:
-        """Note that a pass had no time for the plans of these jobs. The next pass makes them first."""
+        """Note that a pass had no time for the plans of these jobs. `needed` gives them first."""
         self._outdated = dict.fromkeys((*uids, *self._outdated))
 
     @property
@@ -98,16 +95,17 @@ class LastPlans:
         return self._outdated.keys()
 
     def requeue(self, uid: str) -> None:
-        """Plan for that job again. Until then, metrics show its last plan."""
-        if uid not in self._last:
-            return
-        if (planned := self._last[uid]) is not None:
-            self._last[uid] = replace(planned, due_monotonic=-inf)
-        self._due.drop(uid)
-        self._outdated[uid] = None
+        """Plan for that job again. Until then, metrics show its last plan.
+
+        A job that has no plan yet gets its first one in any case; a deleted job has no plan, either.
+        """
+        if (planned := self._plans.get(uid)) is not None:
+            self._plans[uid] = replace(planned, due_monotonic=-inf)
+            self._due.drop(uid)
+            self._outdated[uid] = None
 
     def drop(self, uid: str) -> None:
         """Forget a deleted job."""
-        self._last.pop(uid, None)
+        self._plans.pop(uid, None)
         self._due.drop(uid)
         self._outdated.pop(uid, None)

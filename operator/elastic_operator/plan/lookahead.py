@@ -62,11 +62,6 @@ class LookaheadAllocator:
         self.again_at_epoch = inf
         """When (epoch seconds) the first of the jobs that were withheld is served again, if nothing else changes."""
 
-    @property
-    def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
-        return self._now.futile_preemptors
-
     def allocate_unchecked(self, inputs: AllocationInputs) -> Allocation:
         """The allocation without a look ahead."""
         return self._now.allocate(inputs)

@@ -1,24 +1,22 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, `LastPlans`, the state of the
-last allocation, and what that pass has decided. The view caches the facts that it has read. The cost of a pass grows
-with the changes since the last pass: an unchanged fact or decision stays the same object, so the next step skips it by
+The planner has all memory of decisions from pass to pass: one `JobMemory` and the last plan of each job, the state of
+the last allocation, and what that pass has decided. The view caches all facts but jobs. The cost of a pass grows with
+the changes since the last pass: an unchanged fact or decision stays the same object, so the next step skips it by
 identity (23). A property test checks that a planner with caches decides like a planner without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from math import floor, inf
 
-from elastic_operator.memory import DelayQueue, SingleCache
+from elastic_operator.memory import SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.facts.decisions import Grant, Plan
@@ -28,12 +26,11 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
-from elastic_operator.plan.observed_jobs import JobMemory, ObservedJobs
+from elastic_operator.plan.observed_jobs import JobObserver, ObservedJobs
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -66,11 +63,8 @@ class Planner:
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
-        self._jobs: dict[str, JobMemory] = {}
-        self._observed_jobs = ObservedJobs()
-        self._observe_at = DelayQueue()
-        """When (epoch seconds) a job is observed even without a change in the view; -inf: in the next pass."""
         self.plans = LastPlans()
+        self.jobs = JobObserver(self.plans)
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self.forget_allocation()
 
@@ -78,19 +72,9 @@ class Planner:
 
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
-        self.requeue(self._jobs)
+        self.jobs.forget()
         self._inputs.drop()
-        self._observed_jobs = ObservedJobs()
         self.forget_allocation()
-
-    def requeue(self, uids: Iterable[str]) -> None:
-        """Observe these jobs again, and plan for them again."""
-        for uid in uids:
-            if memory := self._jobs.get(uid):
-                memory.obs = None
-                memory.demanded.drop()
-                self._observe_at.set(uid, -inf)
-                self.plans.requeue(uid)
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins from nothing."""
@@ -101,93 +85,16 @@ class Planner:
         `forget_allocation`. The controller calls `forget` after a failed pass, which may have changed parts of them.
         """
 
-    @property
-    def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) whose preemption of a whole job was futile in the last pass (112)."""
-        return self._allocator.futile_preemptors
-
     # -- observe -------------------------------------------------------------------------------------------------------
-
-    def read_ahead(self, view: ClusterView) -> Iterator[None]:
-        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
-
-        A job that changes between two steps is observed again. Deleted jobs are forgotten.
-        """
-        if (uids := view.jobs()) is not self._observed_jobs.uids:
-            self._forget_deleted(uids)
-        for uid in view.unread():
-            self._observe(view, uid)
-            self._demand(view, uid)
-            yield
 
     def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], AllocationInputs]:
         """All jobs (by uid) as they are now, and the input to allocate from."""
-        uids = self._to_observe(view)
-        for uid in uids:
-            self._observe(view, uid)
-        for uid in uids:
-            self._demand(view, uid)
-        self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
-        self.plans.note_observed(uids)
-        return self._observed_jobs.obs, self._take_inputs(view)
+        jobs = self.jobs.observe(view)
+        return jobs.obs, self._take_inputs(view, jobs)
 
-    def _to_observe(self, view: ClusterView) -> Collection[str]:
-        """The jobs (uids) whose observation may differ from that of the last pass. All other observations are kept."""
-        uids, dirty = view.jobs(), view.take_dirty()
-        new: Collection[str] = ()
-        if uids is not self._observed_jobs.uids:
-            self._forget_deleted(uids)
-            new = [uid for uid in uids if uid not in self._jobs]
-        if dirty is None:
-            return tuple(uids)
-        some = {*dirty, *self._observe_at.due(view.now)}
-        return (*sorted(uid for uid in some if uid in self._jobs), *new)
-
-    def _forget_deleted(self, uids: Collection[str]) -> None:
-        for uid in self._jobs.keys() - set(uids):
-            del self._jobs[uid]
-            self._observe_at.drop(uid)
-            self.plans.drop(uid)
-
-    def _observe(self, view: ClusterView, uid: str) -> None:
-        """Observe the job; while it is quarantined, without its spec."""
-        memory = self._jobs.setdefault(uid, JobMemory())
-        try:
-            self._observe_as(view, memory, view.read_job(uid))
-        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
-            self.quarantine(view, uid, error)
-
-    def _observe_as(self, view: ClusterView, memory: JobMemory, job: Job) -> Observation:
-        known = memory.obs
-        # An unchanged job is the identical object (23).
-        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
-            return known
-        until = inf
-        if not job.quarantine:
-            obs = observe(job, view.now)
-            until = _valid_until(obs, view.now)
-        elif known is not None and known.job is job:  # by identity (23)
-            obs = known
-        else:
-            obs, in_allocation = Observation(job, job.status), job.quarantine.in_allocation
-            memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
-        self._observe_at.set(job.uid, until)
-        memory.obs = obs
-        return obs
-
-    def quarantine(
-        self, view: ClusterView, uid: str, error: Exception, *, stage: FaultStage = FaultStage.READING
-    ) -> Observation | None:
-        """Quarantine a job that has caused an error, and observe it; None if the job is deleted."""
-        if not view.quarantine(uid, error, stage=stage):
-            return None
-        obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.read_job(uid))
-        self._observe_at.set(uid, -inf)
-        return obs
-
-    def _take_inputs(self, view: ClusterView) -> AllocationInputs:
+    def _take_inputs(self, view: ClusterView, jobs: ObservedJobs) -> AllocationInputs:
         """The input to allocate from; the same object while nothing but time differs."""
-        jobs, policies, settings = self._observed_jobs, view.policies, view.settings
+        policies, settings = view.policies, view.settings
         nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
 
         def make() -> AllocationInputs:
@@ -201,17 +108,6 @@ class Planner:
             )
 
         return self._inputs.get((policies, jobs.demands, nodes, foreign_pods), make)
-
-    # -- demand --------------------------------------------------------------------------------------------------------
-
-    def _demand(self, view: ClusterView, uid: str) -> None:
-        """Make the job's demand, unless it is quarantined."""
-        memory = self._jobs[uid]
-        if memory.obs is not None and not memory.obs.job.quarantine:
-            try:
-                renew_demand(view, memory, memory.obs)
-            except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.quarantine(view, uid, error)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -234,7 +130,7 @@ class Planner:
             if isinstance(bad, ForeignPod):
                 view.quarantine_pod(bad, error)
             else:
-                self.quarantine(view, bad.uid, error, stage=FaultStage.ALLOCATION)
+                self.jobs.quarantine(view, bad.uid, error, stage=FaultStage.ALLOCATION)
         return bool(found)
 
     def _allocate(
@@ -313,15 +209,3 @@ def _culprits_of_allocation(inputs: AllocationInputs) -> list[JobDemand | Foreig
         _ = allocation.evictions, allocation.nominations  # reasons and grants are made when they are read
 
     return culprits(everyone, work)
-
-
-def _valid_until(obs: Observation, now: float) -> float:
-    """When (epoch seconds) time alone may change the observation of the job.
-
-    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless the
-    status must be written before all other writes.
-    """
-    if obs.write_status_first:
-        return -inf
-    until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
-    return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

@@ -30,6 +30,7 @@ Nodes and teams:
 Foreign pods (folder `foreign`):
     foreign_pods    the pods of others that wait for GPUs
     foreign_pod     whether the operator makes room for one of them
+    nomination_backoffs pods that could not be nominated, until the next try
     reservation     the node that is kept for one of them
     gang_key        which of them are a gang
     whole_gangs     which gangs are whole

@@ -79,15 +79,17 @@ class FirstSeen:
             return self.since(pod.uid, written) if written else written
 
         was_untried = pod.unschedulable_since is None or pod.uid in self._untried
-        unschedulable_since = (
-            inf if pod.unschedulable and was_untried else pod.unschedulable_since
-        )  # inf: as first seen
+        refused_since = inf if pod.unschedulable and was_untried else pod.unschedulable_since  # inf: as first seen
+        written = pod.main.waiting_since, pod.created, pod.bound_since, refused_since
+        waiting_since, created, bound_since, unschedulable_since = seen = tuple(map(since, written))
+        if seen == written:
+            return pod  # unchanged means identical (23)
         return replace(
             pod,
-            main=replace(pod.main, waiting_since=since(pod.main.waiting_since)),
-            created=since(pod.created) or 0.0,
-            bound_since=since(pod.bound_since),
-            unschedulable_since=since(unschedulable_since),
+            main=replace(pod.main, waiting_since=waiting_since),
+            created=created or 0.0,
+            bound_since=bound_since,
+            unschedulable_since=unschedulable_since,
         )
 
 

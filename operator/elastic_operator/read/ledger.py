@@ -42,6 +42,8 @@ class Ledger:
         job_of: The job with a uid; None if it does not exist (any more).
         parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
+        dirty_jobs: A job is marked there if a pod of the job may have changed, a pod that is being created included; a
+            foreign pod with the name of a pod of the job; or the use of a node that has refused a pod of the job.
         on_change: Called when a change of a pod affects its node or a job.
         now: A monotonic clock.
     """
@@ -52,6 +54,7 @@ class Ledger:
         job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
+        dirty_jobs: DirtyJobs | None = None,
         on_change: Callable[[], None] = lambda: None,
         on_error: Callable[[], None] = lambda: None,
         now: Callable[[], float] = lambda: time.monotonic(),
@@ -59,6 +62,7 @@ class Ledger:
         self._job_of = job_of
         self._parse = parse
         self._gpu_resources = tuple(gpu_resources)
+        self._dirty_jobs: DirtyJobs = dirty_jobs or DirtySet()
         self._on_change = on_change
         self._on_error = on_error
         self._now = now
@@ -79,12 +83,6 @@ class Ledger:
         """This number grows with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
         """The revision of the last change of a node's pods, by node."""
-        self.dirty_jobs: DirtyJobs = DirtySet()
-        """The one set of the process, in which all parts of the process mark jobs. The set is here because the ledger
-        is made first. The ledger itself marks a job if a pod of the job may have changed, a pod that is being created
-        included; a foreign pod with the name of a pod of the job; or the use of a node that has refused a pod of the
-        job.
-        """
         self._last_load: SingleCache[tuple[object, ...], Load] = SingleCache()
         """The last load that was read. Pods of one template follow each other in a list."""
         self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
@@ -123,7 +121,7 @@ class Ledger:
         for uid in self._own_by_node.get(node):
             entry = self._entries[uid]
             if entry.own is not None and entry.own.unschedulable and entry.controller_uid is not None:
-                self.dirty_jobs.mark(entry.controller_uid)
+                self._dirty_jobs.mark(entry.controller_uid)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
         """The pods of a job, sorted by name. While a pod does not change, it is the same object."""
@@ -260,11 +258,11 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.dirty_jobs.mark(names)
+            self._dirty_jobs.mark(names)
 
     def _assumed_changed(self, job_uid: str, node: str | None) -> None:
         self._node_changed(node)
-        self.dirty_jobs.mark(job_uid)
+        self._dirty_jobs.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
         self.revision += 1

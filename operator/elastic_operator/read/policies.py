@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
+from elastic_api.policy import PolicySpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen
@@ -33,8 +34,8 @@ class Made(NamedTuple):
 class Policies:
     """The teams at the last refresh, `made`; those of no policies before the first one.
 
-    If a policy is unreadable (99), or causes an error in the operator (88), its last good spec counts: the one that it
-    had in `made`. If only several policies together cause the error, all teams stay as they are.
+    If a policy is unreadable (99), or causes an error in the operator (88), its last good spec counts. If only several
+    policies together cause the error, all teams stay as they are.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class Policies:
         self._last_seen: LastSeen[object] = LastSeen()
         self._parsed: KeyedCache[int, Policy] = KeyedCache()
         """Each policy as it is stored, by its generation."""
+        self._good: dict[str, tuple[int, PolicySpec]] = {}
+        """The last spec of each policy (uid) from which teams could be made, and its generation."""
         self.made = Made((), (), resolve((), (), settings))
 
     def refresh(self) -> ResolvedPolicies:
@@ -61,7 +64,8 @@ class Policies:
 
     def _make(self) -> Made:
         namespaces = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
-        policies = tuple(self._read(body) for body in self._policies.values())
+        bodies = tuple(self._policies.values())
+        policies = tuple(self._read(body) for body in bodies)
         self._parsed.drop_absent({policy.uid for policy in policies})
         try:
             resolved = resolve(policies, namespaces, self._settings)
@@ -75,6 +79,10 @@ class Policies:
                 return self.made
             policies = tuple(self._without(p, error) if p in bad else p for p in policies)
             resolved = resolve(policies, namespaces, self._settings)
+        self._good = {policy.uid: self._good[policy.uid] for policy in policies if policy.uid in self._good}
+        for body, policy in zip(bodies, policies, strict=True):
+            if policy.spec is not None and not policy.fault and not policy.invalid:
+                self._good[policy.uid] = body.metadata.generation, policy.spec
         return Made(policies, namespaces, self.made.resolved if resolved == self.made.resolved else resolved)
 
     def _read(self, body: objects.CustomObject) -> Policy:
@@ -83,22 +91,23 @@ class Policies:
         if fault is None:
             try:
                 policy = self._parsed.get(meta.uid, meta.generation, policy_of, body)
-                return self._stand_in(policy) if policy.invalid else policy
+                return self._stand_in(policy, meta.generation) if policy.invalid else policy
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
                 fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
-        return self._stand_in(Policy(meta.uid, meta.name, _created(body), None, fault=fault.message))
+        return self._stand_in(Policy(meta.uid, meta.name, _created(body), None, fault=fault.message), meta.generation)
 
-    def _stand_in(self, policy: Policy) -> Policy:
+    def _stand_in(self, policy: Policy, generation: int) -> Policy:
         """The policy with its last good spec; None if there is none, or the operator raised at that spec."""
-        good = {known.uid: known.spec for known in self.made.policies}.get(policy.uid)
-        return replace(policy, spec=None if good is policy.spec else good)
+        good = self._good.get(policy.uid)
+        raised = good is not None and (good[0] == generation or good[1] is policy.spec)
+        return replace(policy, spec=None if good is None or raised else good[1])
 
     def _without(self, policy: Policy, error: Exception) -> Policy:
         body = self._policies.get(policy.uid)
         assert body is not None, "the stores stay as they are during a refresh"
         version = body.metadata.generation
         fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
-        return self._stand_in(replace(policy, fault=fault.message))
+        return self._stand_in(replace(policy, fault=fault.message), version)
 
 
 def policy_of(body: objects.CustomObject) -> Policy:

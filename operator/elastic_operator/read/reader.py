@@ -9,8 +9,8 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
-from elastic_operator.read.foreign.foreign_pod import NominationProgress
 from elastic_operator.read.foreign.foreign_pods import ForeignPods
+from elastic_operator.read.foreign.nomination_backoffs import NominationBackoffs
 from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
@@ -34,7 +34,7 @@ class Reader:
         quarantine: Quarantine,
         pruned_fields: PrunedFields | None = None,
     ) -> None:
-        self.nomination_progress = NominationProgress(clock.time)
+        self.nomination_backoffs = NominationBackoffs(clock.time)
         self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
         self.first_seen, self.pruned_fields = FirstSeen(clock), pruned_fields or PrunedFields(PLURAL)
         self.specs = Specs(self.first_seen, settings.allocation.gpu_resources)
@@ -61,5 +61,5 @@ class Reader:
             clock=clock,
             quarantine=quarantine,
             volumes=self.shapes.volumes,
-            progress=self.nomination_progress,
+            backoffs=self.nomination_backoffs,
         )

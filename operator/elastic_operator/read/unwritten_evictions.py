@@ -17,8 +17,9 @@ def unwritten_evictions(status: JobStatus, pods: Sequence[OwnPod], ledger: Ledge
     """The evicted workers (uids) that the stored `status` lists as alive, each with the name of the foreign pod.
 
     `pods` are the job's existing pods. A listed worker that has ended was not evicted: it is deleted for its failure,
-    and counts as lost already.
+    and counts as lost already. Nor was a worker that the cluster ends, by a drain or by
+    kube-scheduler.
     """
-    gone = listed_workers(status) - {pod.uid for pod in pods if pod.deleting_since is None}
+    gone = listed_workers(status) - {pod.uid for pod in pods if pod.deleting_since is None or pod.disrupted}
     found = {uid: ledger.preemptor_of(uid) for uid in sorted(gone)}
     return {uid: f"{pod.metadata.namespace}/{pod.metadata.name}" for uid, pod in found.items() if pod is not None}

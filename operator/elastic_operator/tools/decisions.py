@@ -123,7 +123,7 @@ def _decision(
         try:
             plan = planner.plan(obs, grant, view.now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
-            quarantined = planner.quarantine(view, uid, error, stage=FaultStage.GRANT)
+            quarantined = planner.jobs.quarantine(view, uid, error, stage=FaultStage.GRANT)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.quarantine:

@@ -73,4 +73,6 @@ def _view(process: Process) -> StoreView:
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    return StoreView(reader, lambda _uid, _namespace, pods: pods, lambda _uid, _generation: JobFeedback())
+    return StoreView(
+        reader, process.dirty_jobs, lambda _uid, _namespace, pods: pods, lambda _uid, _generation: JobFeedback()
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from elastic_operator.read.foreign.reservation import CONDITION
 from elastic_worker import contract
 from tests.api.jobs import make_template, with_gpus
 from tests.api.mistakes import claiming
@@ -57,13 +58,16 @@ def wait_for_nothing(team: Jobs, name: str, reserved: str) -> None:
     """A plain pod with that reservation, of which kube-scheduler says that it lacks GPUs."""
     path, container = f"/api/v1/namespaces/{team.namespace}/pods", {"name": "main", "image": "local/none:1"}
     body: dict[str, Any] = {
-        "metadata": {"name": name, "annotations": {contract.ANNOTATION_RESERVED: reserved}},
+        "metadata": {"name": name},
         "spec": {"containers": [{**container, "resources": {"limits": {GPU: "1"}}}]},
     }
     team.api.post(path, json=body).raise_for_status()
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"Insufficient {GPU}"}
+    kept = {"type": CONDITION, "status": "True", "message": reserved}
     headers = {"Content-Type": "application/strategic-merge-patch+json"}
-    team.api.patch(f"{path}/{name}/status", headers=headers, json={"status": {"conditions": [said]}}).raise_for_status()
+    team.api.patch(
+        f"{path}/{name}/status", headers=headers, json={"status": {"conditions": [said, kept]}}
+    ).raise_for_status()
 
 
 @pytest.mark.timeout(120)

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from elastic_worker import contract
 from tests.api.jobs import make_job
 from tests.apiserver.faults.lab import MERGE, STRATEGIC
 from tests.apiserver.jobs_api import Jobs, accepted
@@ -22,7 +21,6 @@ pytestmark = pytest.mark.apiserver
 Object = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-MARKED = {contract.ANNOTATION_RESERVED: "{}"}
 POD = {"containers": [{"name": "main", "image": "local/none:1"}], "schedulerName": "nobody"}
 KINDS: dict[str, tuple[str, Object]] = {
     "pods": (f"{CORE}/pods", {"spec": POD}),
@@ -113,14 +111,12 @@ def test_of_the_status_of_foreign_pods_only_the_nomination_is_written(estate: Es
     for change in ({"phase": "Failed"}, {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}, {"message": "x"}):
         assert "nothing but the nomination" in said(thief.patch(status, headers=MERGE, json={"status": change}))
     added = {"sidecar.example/inject": "true"}
-    for change in ({"labels": {"app": "database"}}, {"annotations": added}, {"annotations": MARKED}):
+    for change in ({"labels": {"app": "database"}}, {"annotations": added}):
         assert "no labels and annotations" in said(thief.patch(status, headers=MERGE, json={"metadata": change}))
-    accepted(
-        estate.api.patch(f"{path}/foreign", headers=MERGE, json={"metadata": {"annotations": {**MARKED, "a": "b"}}})
-    )
-    its_users, its_own = ({"metadata": {"annotations": {key: None}}} for key in ("a", contract.ANNOTATION_RESERVED))
-    assert "no labels and annotations" in said(thief.patch(status, headers=MERGE, json=its_users))
-    accepted(thief.patch(status, headers=MERGE, json=its_own))
+    accepted(estate.api.patch(f"{path}/foreign", headers=MERGE, json={"metadata": {"annotations": {"a": "b"}}}))
+    removed = {"metadata": {"annotations": {"a": None}}}
+    assert "no labels and annotations" in said(thief.patch(status, headers=MERGE, json=removed))
+    accepted(thief.patch(status, headers=MERGE, json={"status": {"nominatedNodeName": "n1"}}))
 
 
 def test_others_may_still_write_what_they_like(estate: Estate) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elastic_api.policy import COLLECTION
-from elastic_worker import contract
+from elastic_operator.read.foreign.reservation import CONDITION
 from tests.api.jobs import make_container, make_template, with_gpus
 from tests.api.policies import make_policy
 from tests.apiserver.faults.lab import MERGE, World, await_service_account, elastic_job
@@ -187,11 +187,16 @@ def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
     node = world.kubelets.nodes[0]
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "once"}}]
     user = {"containers": [make_container(image="local/none:1")], "volumes": volumes, "nodeName": node}
-    forged = json.dumps({"node": node, "since": 0, "until": 1e300})
+    message = json.dumps({"node": node, "since": 0, "until": 1e300})
+    condition = {"type": CONDITION, "status": "True", "message": message}
+    forged = {"status": {"nominatedNodeName": node, "conditions": [condition]}}
     wants = {"containers": [with_gpus(4, image="local/none:1")], "volumes": volumes}
-    marks = {"name": "thief", "annotations": {contract.ANNOTATION_RESERVED: forged}}
-    for body in ({"metadata": {"name": "user"}, "spec": user}, {"metadata": marks, "spec": wants}):
+    for body in (
+        {"metadata": {"name": "user"}, "spec": user},
+        {"metadata": {"name": "thief"}, "spec": wants, **forged},
+    ):
         accepted(world.api.post(world.pods_path, headers=AS_ALICE, json=body))
+    assert world.api.patch(f"{world.pods_path}/thief/status", headers=MERGE | AS_ALICE, json=forged).status_code == 403
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
     thief = world.api.get(f"{world.pods_path}/thief").raise_for_status().json()

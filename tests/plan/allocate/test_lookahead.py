@@ -27,7 +27,7 @@ class Mistaken:
     """An allocator that takes green for entitled to half of what is red's."""
 
     def __init__(self):
-        self._real, self.futile_preemptors = Allocator(), frozenset()
+        self._real = Allocator()
 
     def allocate(self, inputs):
         teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in inputs.teams.listed)

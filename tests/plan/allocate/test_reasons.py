@@ -238,6 +238,16 @@ def test_amounts_are_written_as_users_write_them():
     assert "1.5 cpu, 3Gi memory" in message
 
 
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [(1.5, "1.5Gi"), (999.96, "1000Gi"), (9_999.9, "10000Gi"), (26_083.2, "26083Gi"), (0.5, "512Mi")],
+)
+def test_large_amounts_are_whole_numbers(memory, words):
+    shape = replace(make_shape(0), requests={"cpu": 1500, "memory": int(memory * (1 << 30)), "pods": 1})
+    message = grants([make_node("n1", 0, cpu=1)], [make_job("a", shape=shape)])["a"].message
+    assert f", {words} memory" in message
+
+
 def test_an_error_while_a_grant_is_explained_is_not_taken_for_a_job_without_a_grant(monkeypatch):
     def raises(*_):
         raise KeyError("cpu")

@@ -14,8 +14,9 @@ from elastic_operator.plan.allocation import queues, scale_up_queues
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo, Question
 from elastic_operator.plan.allocation.preemption import options
+from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Slot
@@ -36,8 +37,9 @@ FORGETFUL = (
     (KnownInfeasible, "covers", lambda *_: False),
     (scale_up_queues, "growth_key", lambda entry, _now: entry.demand.uid),
     (options, "equivalence_key", lambda state, entry: (equivalence_key(state, entry), entry.gang or entry.demand.uid)),
+    (Candidates, "_running_in_team", lambda *_: []),
 )
-"""What lets every entry be asked by itself. The pods of a gang share their options (44)."""
+"""Each entry is asked by itself, and all nodes of its team are searched. Pods of a gang share their options (44)."""
 
 
 def decided(inputs):
@@ -275,22 +277,23 @@ def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not
 def test_an_answer_is_void_once_something_has_changed_and_holds_again_once_that_is_undone():
     journal = Journal()
     memo = PassMemo(journal)
-    memo.put("question", "key", 7)
-    assert [memo.get(*at) for at in (("question", "key"), ("question", "other"), ("other", "key"))] == [7, None, None]
+    asked, other = Question.REQUESTED_GPUS, Question.PREEMPTIBLE_GPUS
+    memo.put(asked, "key", 7)
+    assert [memo.get(*at) for at in ((asked, "key"), (asked, "other"), (other, "key"))] == [7, None, None]
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("question", "key") is None
+    assert memo.get(asked, "key") is None
     journal.roll_back()
-    assert memo.get("question", "key") == 7
+    assert memo.get(asked, "key") == 7
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("question", "key") is None
+    assert memo.get(asked, "key") is None
 
 
 def test_an_answer_is_void_once_something_has_changed_that_cannot_be_undone():
     journal = Journal()
     memo = PassMemo(journal)
-    memo.put("question", "key")
+    memo.put(Question.REFUSED, "key")
     journal.renumber()
-    assert memo.get("question", "key") is None
+    assert memo.get(Question.REFUSED, "key") is None
 
 
 def test_as_many_pods_as_did_not_fit_and_more_are_too_many():

@@ -31,7 +31,7 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     )
     found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 100)))
     assert replicas(found) == {"large": 4, "low": 0, "high": 2}
-    assert found.held_up == ()
+    assert found.over_eviction_limit == ()
     assert found.evicted_for == {}
 
 
@@ -73,7 +73,7 @@ def test_a_gang_that_gets_its_places_in_the_same_pass_does_not_wait_for_a_limit(
         assert replicas(found) == {"low": 0, "high": 2}
         assert len(found.nominations) == 4
         assert found.evicted_for == {}
-        assert found.held_up == ()
+        assert found.over_eviction_limit == ()
 
 
 def test_an_evicted_pod_that_is_preempted_again_counts_once():
@@ -84,7 +84,7 @@ def test_an_evicted_pod_that_is_preempted_again_counts_once():
         make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, evicted_last_minute=first.evicted_for))
     )
     assert again.evicted_for == first.evicted_for
-    assert again.held_up == ()
+    assert again.over_eviction_limit == ()
 
 
 def test_what_went_for_another_team_counts_for_all_together_only():
@@ -96,7 +96,8 @@ def test_what_went_for_another_team_counts_for_all_together_only():
     ):
         found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
         assert found["large"].assignment.replicas == served
-        assert [one.hit.exceeded for one in found.held_up] == ([] if served else [EvictionLimit.PER_CLUSTER])
+        exceeded = [one.hit.exceeded for one in found.over_eviction_limit]
+        assert exceeded == ([] if served else [EvictionLimit.PER_CLUSTER])
 
 
 def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarantee_pass():
@@ -113,7 +114,7 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
             )
         )
         assert found["large"].assignment.replicas == served
-        assert not any(one.hit.needs_higher_limit for one in found.held_up)
+        assert not any(one.hit.needs_higher_limit for one in found.over_eviction_limit)
 
 
 def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one():
@@ -131,7 +132,7 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
     found = allocate(make_inputs(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))
     assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
-    assert next(one.hit.reason.message for one in found.held_up).endswith("leaves 0 for this minute. Wait.")
+    assert next(one.hit.reason.message for one in found.over_eviction_limit).endswith("leaves 0 for this minute. Wait.")
 
 
 def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for():
@@ -145,7 +146,7 @@ def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for
     limits = EvictionLimits(16, 4, evicted_last_minute=gone)
     found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
     assert replicas(found) == {"first": 0, "second": 0, "low": 8}
-    first, second = (one.hit for one in found.held_up)
+    first, second = (one.hit for one in found.over_eviction_limit)
     assert first.reason.message == (
         "3 pods of others would have to be evicted for it at once, and reclaim.maxEvictionsPerMinute (4) leaves 2 for"
         " this minute. Wait."
@@ -155,7 +156,7 @@ def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for
         " reclaim.maxEvictionsPerMinute (4) first. Wait."
     )
     assert found["second"].message.endswith(second.reason.message)
-    assert [one.hit.is_behind for one in found.held_up] == [False, True]
+    assert [one.hit.is_behind for one in found.over_eviction_limit] == [False, True]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))

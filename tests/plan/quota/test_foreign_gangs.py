@@ -246,14 +246,14 @@ def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, configured=frozenset())
     inputs = cluster(8, guaranteed=32, foreign_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(inputs)
-    assert (len(found.nominations), found.held_up) == (4, ()), "the first of its team in a minute may pass"
+    assert (len(found.nominations), found.over_eviction_limit) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": PreemptorKey("a", "another") for i in range(5)}
     found = allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone)))
-    assert (len(found.nominations), [one.hit.wanted for one in found.held_up]) == (0, [32])
+    assert (len(found.nominations), [one.hit.wanted for one in found.over_eviction_limit]) == (0, [32])
     gone = {f"{i}": PreemptorKey("a", "g") for i in range(5)}
     assert len(allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
     found = allocate(replace(inputs, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
-    assert (len(found.nominations), [one.hit.needs_higher_limit for one in found.held_up]) == (0, [True])
+    assert (len(found.nominations), [one.hit.needs_higher_limit for one in found.over_eviction_limit]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -270,9 +270,8 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     inputs = replace(make_inputs(nodes, jobs, teams=teams), foreign_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
         monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", tries)
-        allocator = Allocator()
-        found = allocator.allocate(inputs)
-        assert allocator.futile_preemptors == ({"high"} if tries == 1 else set())
+        found = Allocator().allocate(inputs)
+        assert found.still_futile == ({"high"} if tries == 1 else set())
         assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 

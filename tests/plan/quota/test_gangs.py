@@ -263,8 +263,6 @@ def test_gang(fact):
 def test_for_whom_jobs_go_in_vain_although_the_pass_was_decided_as_often_as_it_may_be_is_said(monkeypatch):
     case = GANGS["no job is broken up for one of its team that loses the room to another team's guarantee"]
     inputs, allocator = make_inputs(case.nodes, case.jobs, teams=case.teams), Allocator()
-    allocator.allocate(inputs)
-    assert not allocator.futile_preemptors
+    assert not allocator.allocate(inputs).still_futile
     monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", 1)
-    allocator.allocate(inputs)
-    assert allocator.futile_preemptors == {"high"}
+    assert allocator.allocate(inputs).still_futile == {"high"}

@@ -87,7 +87,7 @@ class _JobAnswers:
         return self.backoff_bar if self.backoff_until >= self.refusals.until else PreemptionBar.PODS_REFUSED
 
     def back_off(self, until: float, bar: PreemptionBar) -> None:
-        """Let the job not preempt before `until`, nor before an earlier back-off ends."""
+        """Forbid the job to preempt before `until`, and before the end of an earlier back-off."""
         if until > self.backoff_until:
             self.backoff_until, self.backoff_bar = until, bar
 

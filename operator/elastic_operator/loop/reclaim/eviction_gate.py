@@ -22,12 +22,12 @@ from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.plan_executor import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import NewPods, Plan
 from elastic_operator.plan.facts.eviction_limits import PreemptorKey
-from elastic_operator.plan.job.deferred_release import DeferredRelease
+from elastic_operator.plan.job.deferred_release import DeferredRelease, pods_to_defer
 from elastic_operator.plan.job.plan_writes import pods_to_create
 from elastic_operator.plan.planner import PassDecisions, Planner
 
@@ -55,7 +55,7 @@ class EvictionGate:
 
     def __post_init__(self) -> None:
         self._waits_since: dict[str, float] = {}
-        """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
+        """When (monotonic) the present wait for answers began, by job. A release of pods begins another wait."""
 
     def forget_deleted(self, present: Set[str]) -> None:
         drop_absent(present, self._waits_since)
@@ -78,7 +78,10 @@ class EvictionGate:
         longest = FOREIGN_POD_ANSWERS_SECONDS if allocation.has_foreign_preemptors(uid) else ALL_ANSWERS_SECONDS
         if now < self._waits_since.setdefault(uid, now) + longest:
             return DeferredRelease(frozenset(released))
-        return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
+        preemptors = allocation.preemptors_by_pod(uid)
+        return DeferredRelease(
+            pods_to_defer(allocation.demand(uid), allocation.assignment(uid), preemptors, waiting), waiting
+        )
 
     @property
     def awaiting_dry_runs(self) -> int:
@@ -104,7 +107,12 @@ class EvictionGate:
         return partial(self._may_evict, nominated, evicted) if nominated or evicted else None
 
     async def _may_evict(self, nominated: Gate | None, evicted: Mapping[str, PreemptorKey]) -> bool:
-        """Whether all foreign pods are nominated. Then the evictions are counted under the limits."""
+        """Whether all foreign pods are nominated. Then the evictions are counted under the limits.
+
+        They are counted before the plan's first write, so that the next pass knows of a plan under way. If this write
+        fails, they stay counted: mostly the next try evicts the same pods, and each counts once. Otherwise the limits
+        allow that many evictions fewer for a minute (138).
+        """
         if nominated is not None and not await nominated():
             return False
         self.limiter.note_evictions(evicted)

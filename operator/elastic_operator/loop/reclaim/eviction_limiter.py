@@ -49,7 +49,7 @@ class LastMinute:
 
 
 class _Waiting(NamedTuple):
-    """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
+    """A preemptor that the limit stops: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
     pods: int
@@ -64,7 +64,9 @@ class EvictionLimiter:
         self._settings, self._count_evicted = settings, count_evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _Waiting] = {}
-        """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
+        """The preemptors that the cluster's limit stops, although the limit allows each preemptor alone. The one that
+        has waited longest is first. Also among those that began to wait in one pass, the turn must not move.
+        """
 
     @property
     def stopped(self) -> Reason | None:
@@ -97,17 +99,23 @@ class EvictionLimiter:
         """The preemptor for which the cluster's limit is reserved, because it has waited longest, and for more than a
         minute; and the number of pods to evict for it. None and 0 if no preemptor has waited for so long.
         """
-        first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
+        first = next(iter(self._waiting), None)
         if first is None or time.monotonic() < self._waiting[first].since + EVICTION_SECONDS:
             return None, 0
         return first, self._waiting[first].pods
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:
-        """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
-        if there were no evictions.
+        """Record which preemptors wait, and return the seconds until the limits allow more evictions to one of them;
+        infinity if no entry waits, or if time alone allows no more.
+
+        0 if the next allocation would reserve evictions for another preemptor than this one did, as when the first one
+        was served or suspended. This ends: one that waits no more has another turn after a minute at the earliest.
         """
-        if not allocation.held_up:
+        self._note_waiting(allocation)
+        if not allocation.over_eviction_limit:
             return inf
+        if self._longest_waiting()[0] != allocation.inputs.eviction_limits.longest_waiting:
+            return 0.0
         turns = (one.since + EVICTION_SECONDS - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
@@ -115,16 +123,22 @@ class EvictionLimiter:
         """Count these pods (uids) as evicted."""
         self._count_evicted(self._last_minute.count(pods))
 
-    def note_waiting(self, allocation: Allocation) -> None:
+    def _note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
-        now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        self._waiting = {
-            one.preemptor: _Waiting(before[one.preemptor].since if one.preemptor in before else now, one.hit.wanted)
-            for one in allocation.held_up
+        wanted = {
+            one.preemptor: one.hit.wanted
+            for one in allocation.over_eviction_limit
             if one.hit.exceeded is EvictionLimit.PER_CLUSTER and not (one.hit.needs_higher_limit or one.hit.is_behind)
         }
-        served = before.keys() - self._waiting.keys()
-        self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}
+        served = self._waiting.keys() - wanted.keys()
+        keep_turn = served.intersection(allocation.evicted_for.values()) if served else served
+        now, before = time.monotonic(), self._waiting
+        self._waiting = {
+            preemptor: _Waiting(wait.since, wanted.get(preemptor, wait.pods))
+            for preemptor, wait in before.items()
+            if preemptor in wanted or preemptor in keep_turn
+        }
+        self._waiting |= {one: _Waiting(now, pods) for one, pods in wanted.items() if one not in before}
 
 
 def _configured(settings: ReclaimSettings) -> frozenset[EvictionLimit]:

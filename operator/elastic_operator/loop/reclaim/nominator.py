@@ -19,13 +19,13 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.plan_executor import Gate
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.plan.facts.decisions import Event, EventReason, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.waits import FUTILE_TRIES
-from elastic_operator.read.foreign.foreign_pod import NOMINATION_RETRY_SECONDS, NominationProgress
 from elastic_operator.read.foreign.foreign_pods import WaitingPod
+from elastic_operator.read.foreign.nomination_backoffs import NOMINATION_RETRY_SECONDS, NominationBackoffs
 from elastic_operator.read.foreign.reservation import Reservation, condition_of, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ CHANGED_SECONDS = 0.5
 
 
 class _Write(NamedTuple):
-    """A write for one pod; `node` is the one that the pod is nominated for, or "" if it is nominated for none."""
+    """A write for one pod. `node` is the node that the write nominates the pod for; "" for none."""
 
     task: asyncio.Task[bool]
     node: str
@@ -49,7 +49,7 @@ class Nominator:
 
     session: Session
     pods: Store[objects.Pod]
-    progress: NominationProgress
+    backoffs: NominationBackoffs
     keeps_seconds: float
     """How long a node is kept for a pod beyond the grace of the evicted pods."""
     grace_ceiling: Callable[[str], int]
@@ -65,13 +65,15 @@ class Nominator:
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._by_gang: dict[str, list[Nomination]] = {}
-        """The same nominations by the gang of the pod, for gangs whose nominations have not begun."""
+        """The new nominations among these by the gang of the pod, for gangs whose nominations have not begun in this
+        pass.
+        """
         self._expired: dict[str, Reservation] = {}
         """The reservations that had run out at the last pass, by pod (uid), each with its present node (167)."""
         self._writing: dict[str, _Write] = {}
         """The write under way for each pod (uid)."""
 
-    def plan(
+    def take(
         self,
         nominations: Sequence[Nomination],
         *,
@@ -82,12 +84,12 @@ class Nominator:
         was removed (`renewable`), unless another node is about to be reserved for the pod.
 
         A job releases pods for a foreign pod only after the nomination (41). So a nomination with victims begins with
-        the first plan of a victim job (`begin_for`). One without victims begins here, if the pod had another node. The
-        other ones are not written: kube-scheduler finds the free room itself.
+        the first plan of a victim job of the pod, or of another pod of its gang (`begin_for`). A nomination without
+        victims begins here, if the pod had another node. Other nominations without victims are not written:
+        kube-scheduler finds the free room itself.
         """
         self._by_victim_job, self._by_gang = {}, {}
         self._expired = {waiting.pod.metadata.uid: waiting.reservation for waiting in expired}
-        self.progress.cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
@@ -97,25 +99,30 @@ class Nominator:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
         for waiting in expired:
-            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in planned:
+            if self._may_write(uid := waiting.pod.metadata.uid) and uid not in planned:
                 self._start(uid, self._withdraw(waiting.pod, waiting.reservation))
         moving = {nomination.uid for nomination in nominations if nomination.is_new}
         for waiting in renewable:
-            if (uid := waiting.pod.metadata.uid) not in self._writing and uid not in moving:
+            if self._may_write(uid := waiting.pod.metadata.uid) and uid not in moving:
                 self._start(uid, self._renew(waiting.pod, waiting.reservation))
+
+    def _may_write(self, uid: str) -> bool:
+        """Whether no write for the pod is under way, and none has failed a short time ago."""
+        return uid not in self._writing and self.backoffs.backoff(uid) is None
 
     def begin_for(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate.
 
-        All other pods of their gangs are nominated, too. As soon as a node is free, kube-scheduler may bind any pod of
-        the gang there. If that pod had no node yet, another pod would have none, and another node would be cleared
-        (167).
+        The nominations of all other pods of their gangs begin, too. As soon as a node is free, kube-scheduler may bind
+        any pod of the gang there. If that pod were not nominated yet, the pod that is nominated for the node would be
+        left without a node, and another node would be cleared for it (214). The job does not wait for the nominations
+        of these other pods.
         """
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         writes = [self._begin(nomination) for nomination in nominations]
-        for gang in {nomination.gang for nomination in nominations}:
+        for gang in dict.fromkeys(nomination.gang for nomination in nominations):
             for other in self._by_gang.pop(gang, ()):
                 self._begin(other)
         same_nodes = all(write.node == nomination.node for write, nomination in zip(writes, nominations, strict=True))
@@ -133,7 +140,9 @@ class Nominator:
         await cancel_and_wait(write.task for write in self._writing.values())
 
     def _begin(self, nomination: Nomination) -> _Write:
-        """The nomination of the pod, one for all jobs that make room for it, or another write for it under way."""
+        """The write of the nomination, one for all jobs that make room for the pod; or another write for the pod, if
+        that is under way.
+        """
         uid, node = nomination.uid, nomination.node
         return self._writing.get(uid) or self._start(uid, self._nominate(nomination), node)
 
@@ -148,7 +157,7 @@ class Nominator:
             return await work
         except Exception as error:
             self.metrics.count_error("pod")
-            self.progress.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            self.backoffs.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
@@ -174,7 +183,7 @@ class Nominator:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
-        self.events.record(pod_subject(pod), Event("QuotaReclaimed", text))
+        self.events.record(pod_subject(pod), Event(EventReason.QUOTA_RECLAIMED, text))
         return True
 
     def _grace_seconds(self, victims: Iterable[str]) -> int:
@@ -195,11 +204,7 @@ class Nominator:
             return False
         if not is_renewable(pod, reservation, self.now()):
             return False
-        try:
-            renewed = await self._put(pod, reservation, Urgency.BEFORE_DELETE)
-        except ClusterError as error:
-            log.info("cannot renew the nomination of a pod pod=%s/%s reason=%s", *_name(pod), error)
-            return False
+        renewed = await self._write(pod, reservation, Urgency.BEFORE_DELETE)
         if renewed:
             log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reservation.node)
         return renewed
@@ -226,7 +231,7 @@ class Nominator:
         else:
             text += " The operator tries another node, and avoids this one for a while."
         log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
-        self.events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self.events.record(pod_subject(pod), Event(EventReason.RESERVATION_EXPIRED, text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
@@ -237,9 +242,9 @@ class Nominator:
             except Conflict:
                 return await self._put_again(pod, reservation, urgency)
         except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
-            self.progress.back_off(uid, CHANGED_SECONDS, "it has just changed")
+            self.backoffs.back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self.progress.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self.backoffs.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
@@ -261,7 +266,7 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            condition = condition_of(reservation, pod, self.now())
+            condition = condition_of(reservation, self.now())
             written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)

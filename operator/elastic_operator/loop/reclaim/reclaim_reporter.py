@@ -15,7 +15,7 @@ from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.text import listed, names_of, pods
@@ -31,13 +31,13 @@ class ReclaimReporter:
     metrics: Metrics
 
     def __post_init__(self) -> None:
-        self._held_up: frozenset[tuple[str, bool]] = frozenset()
+        self._over_eviction_limit: frozenset[tuple[str, bool]] = frozenset()
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(self.metrics, is_bound=self._is_bound)
 
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Report on a new allocation, made from that input."""
-        self._report_held_up(allocation)
+        self._report_over_eviction_limit(allocation)
         self.metrics.not_lasting.inc(len(allocation.withheld))
         self.metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
@@ -55,13 +55,13 @@ class ReclaimReporter:
         pod = self.pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
-    def _report_held_up(self, allocation: Allocation) -> None:
-        """Report each entry that a limit on evictions holds up, once per wait."""
-        previous = self._held_up
-        self._held_up = frozenset((one.demand.uid, one.hit.needs_higher_limit) for one in allocation.held_up)
-        self.metrics.waiting_for_limit.set(len(allocation.held_up))
-        self.metrics.too_large.set(sum(one.hit.needs_higher_limit for one in allocation.held_up))
-        for one in allocation.held_up:
+    def _report_over_eviction_limit(self, allocation: Allocation) -> None:
+        """Report each entry that a limit on evictions stops, once per wait."""
+        over, previous = allocation.over_eviction_limit, self._over_eviction_limit
+        self._over_eviction_limit = frozenset((one.demand.uid, one.hit.needs_higher_limit) for one in over)
+        self.metrics.waiting_for_limit.set(len(over))
+        self.metrics.too_large.set(sum(one.hit.needs_higher_limit for one in over))
+        for one in over:
             demand, hit = one.demand, one.hit
             if (demand.uid, hit.needs_higher_limit) in previous:
                 continue
@@ -71,7 +71,7 @@ class ReclaimReporter:
             pod = self.pods.get(demand.uid) if one.is_foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and hit.needs_higher_limit:
-                self.events.record(subject, Event(why.code, why.message, "Warning"))
+                self.events.record(subject, Event(EventReason.RECLAIM_TOO_LARGE, why.message, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
@@ -83,7 +83,7 @@ class ReclaimReporter:
                 names = ", ".join(names_of(preemptors))
                 text = f"{pods(len(new))} would be evicted for {names}. reclaim.mode is DryRun."
                 log.info("event recorded job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
-                self.events.record(job, Event("WouldReclaim", text))
+                self.events.record(job, Event(EventReason.WOULD_RECLAIM, text))
                 self.metrics.would_evict.inc(len(new))
 
     def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
@@ -100,7 +100,7 @@ class ReclaimReporter:
             )
             meta = pod.metadata
             log.info("event recorded pod=%s/%s event=NoRoomForGang message=%r", meta.namespace, meta.name, text)
-            self.events.record(pod_subject(pod), Event("NoRoomForGang", text))
+            self.events.record(pod_subject(pod), Event(EventReason.NO_ROOM_FOR_GANG, text))
 
     def _job_of(self, uid: str) -> Subject | None:
         job = self.jobs.get(uid)

@@ -49,8 +49,8 @@ class ReclaimTimes:
             self._mark(inputs, allocation, {uid for preemptors in evictions.values() for uid in preemptors})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
-        """End the waits of entries that want no GPUs any more: they have them, or are deleted. A pod may also just be
-        tried again.
+        """End the waits of entries that want no GPUs any more, because they have their GPUs or are deleted. A pod that
+        still exists without a node goes on waiting.
         """
         for uid in self._waiting.keys() - wanting:
             waiting = self._waiting[uid]

@@ -24,6 +24,7 @@ from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
+    Conflict,
     Forbidden,
     PodRefused,
     has_unknown_outcome,
@@ -85,7 +86,9 @@ class Creator:
         return service
 
     async def create(self, job: Job, new: NewPods, slot: Slot, service: objects.Service, sent: set[str]) -> None:
-        """Create the pod for one of the slots, when its turn comes."""
+        """Create the pod for one of the slots, when its turn comes. Raises Conflict if the job has a pod of that name
+        and of another incarnation, which the store lacked.
+        """
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(slot.role)
         async with self._pods:
@@ -104,8 +107,12 @@ class Creator:
                 raise
             if not pod.metadata.labels.incarnation:
                 await self._reject(job, pod, slot.role)
-        log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
         self._stores.pods.observe(pod)
+        if pod.metadata.labels.incarnation != str(new.incarnation):
+            # A late creation of an earlier incarnation has the name. The next pass deletes that pod first.
+            sent.discard(name)
+            raise Conflict(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists", status=409)
+        log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
         """Delete a pod that was stored without its label, and raise PodRefused. The pod would count as one of an
@@ -119,7 +126,7 @@ class Creator:
 
 async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
     """Run all calls at once, for the job `of` (`namespace/name`). After all of them have ended, raise the gravest
-    error.
+    error, with the longest wait that the API server asks for in any of the errors.
 
     One error of each other kind is logged, because many pods mostly fail in the same way.
     """
@@ -131,8 +138,12 @@ async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
             log.log(level, "another write for the job failed at the same time job=%s error=%s", of, error, exc_info=own)
-    if errors:
-        raise errors[0]
+    if not errors:
+        return
+    if isinstance(errors[0], ClusterError):
+        waits = (error.retry_after for error in errors if isinstance(error, ClusterError))
+        errors[0].retry_after = max((wait for wait in waits if wait is not None), default=None)
+    raise errors[0]
 
 
 def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
-(controller-runtime: the workqueue, with one worker per key).
+(controller-runtime: the workqueue, with one worker per key). While the API server refuses a job's pods, only their
+creation waits for the next try.
 
 `start` does not queue a plan that it cannot begin. It returns the delay in seconds until the job is planned again.
 """
@@ -9,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from elastic_api.refusal import pod_blocked
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
-from elastic_operator.loop.writes.status_times import StatusTimes
+from elastic_operator.loop.writes.plan_executor import Gate, PlanExecutor, Work
+from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import Event, Plan
+from elastic_operator.plan.facts.decisions import Event, EventReason, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
@@ -32,29 +32,7 @@ log = logging.getLogger(__name__)
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
-"""Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
-
-Gate = Callable[[], Awaitable[bool]]
-"""Awaited before the first write of a plan. If its result is False, the plan is dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A plan under way, and the job's status as the API server has it.
-
-    `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
-    forgotten, unless another write has failed since the plan began with `tries` of them. `sent` collects the names
-    of pods that may have been created.
-    """
-
-    job: Job
-    plan: Plan
-    stored_status: dict[str, Any]
-    writes_status: bool = True
-    clears: bool = True
-    tries: int = 0
-    gate: Gate | None = None
-    sent: set[str] = field(default_factory=set)
+"""Of a job's failed writes in a row, these are logged: the first, the one with the event, and one in this many."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -84,7 +62,7 @@ class Dispatcher:
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
-        return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait(now)
+        return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait_without_creations(now)
 
     async def stop(self) -> None:
         """Cancel the plans under way."""
@@ -100,6 +78,8 @@ class Dispatcher:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
 
+        If the job waits for its next try because its pods are refused, the plan is carried out without its creations.
+
         `begin_gate` is called if the plan begins now.
         """
         uid = job.uid
@@ -108,21 +88,22 @@ class Dispatcher:
         delay = self.status_times.write_delay(body, plan)
         if delay > 0 and not _writes_more_than_status(plan):
             return delay
-        failed = self.failed_writes.failed_write(uid)
-        if (wait := failed.wait(time.monotonic())) > 0:
-            return min(wait, self._write_status_only(body, job, plan))
+        failed, now = self.failed_writes.failed_write(uid), time.monotonic()
+        is_whole = True
+        if (wait := failed.wait(now)) > 0:
+            others = replace(plan, creates=None)
+            if _writes_more_than_status(others):
+                wait = failed.wait_without_creations(now)
+            if wait > 0:
+                return min(wait, self._write_status_only(body, job, plan))
+            plan, is_whole = others, plan.creates is None
         if plan.creates and not self.is_fresh():
-            plan = replace(plan, creates=None)
+            plan, is_whole = replace(plan, creates=None), False
             if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
-        work = _Work(
-            job,
-            plan,
-            body.status.unpack(),
-            writes_status=bool(delay <= 0 or plan.creates or plan.deletes),
-            tries=failed.attempts.times,
-            gate=begin_gate(),
-        )
+        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
+        clears = failed.attempts.times if is_whole else None
+        work = Work(job, plan, body.status.unpack(), writes_status, clears, begin_gate())
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
         return inf
@@ -134,23 +115,25 @@ class Dispatcher:
         The events of the plan are recorded with the status, because the next plan starts from the written status and
         has these events no more.
 
-        If this write fails, too, for example because the API server refuses connections, the status is tried again at
-        most every few seconds. While the API server asks for patience, this write waits as well.
+        The status is written so at most every few seconds. If this write fails, too, for example because the API server
+        refuses connections, the status waits for the next try. While the API server asks for patience, this write waits
+        as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
         delay = max(delay, self.failed_writes.failed_write(job.uid).throttled_until - time.monotonic())
+        delay = max(delay, self.status_times.status_only_delay(job.uid))
         if delay > 0:
             return delay
-        if self.status_times.may_write_status_only(job.uid):
-            self._begin(_Work(job, only, body.status.unpack(), clears=False))
+        self.status_times.note_status_only(job.uid, until=time.monotonic() + MESSAGE_SECONDS)
+        self._begin(Work(job, only, body.status.unpack()))
         return inf
 
-    def _begin(self, work: _Work) -> None:
+    def _begin(self, work: Work) -> None:
         task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
         task.add_done_callback(lambda _: self._end(work))
 
-    def _end(self, work: _Work) -> None:
+    def _end(self, work: Work) -> None:
         """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48).
 
         If the job was deleted, another job with its name may already create pods with these names.
@@ -163,12 +146,12 @@ class Dispatcher:
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """Count the pods that are to be created as used, whatever the API server will answer (48)."""
+        """Count the room of the pods that are to be created as used, whatever the API server will answer (48)."""
         shapes = [self.shapes.shape(job, slot.role) for slot in plan.slots]  # first: one of them may raise
         for slot, shape in zip(plan.slots, shapes, strict=True):
             self.ledger.assumed.add(job, slot, shape)
 
-    async def _carry_out(self, work: _Work) -> None:
+    async def _carry_out(self, work: Work) -> None:
         job = work.job
         try:
             if work.gate is not None and not await work.gate():
@@ -176,24 +159,21 @@ class Dispatcher:
             if work.writes_status:
                 self.status_times.note_written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
-                await self.executor.carry_out(
-                    job,
-                    work.plan,
-                    stored_status=work.stored_status,
-                    writes_status=work.writes_status,
-                    sent=work.sent,
-                    pods=lambda: self.ledger.own_pods(job.uid),
-                )
+                await self.executor.carry_out(work, lambda: self.ledger.own_pods(job.uid))
         except ClusterError as error:
             self.note(job, error)
+            if not _writes_more_than_status(work.plan) and error.retry_policy is not RetryPolicy.DECIDE_AGAIN:
+                next_try = self.failed_writes.failed_write(job.uid).attempts.until
+                self.status_times.note_status_only(job.uid, until=next_try)
             if isinstance(error, PodRefused):
                 self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.failed_write(job.uid).attempts.times != work.tries  # by a dry run (139)
-            if work.clears and not were_refused:
+            if (
+                work.clears == self.failed_writes.failed_write(job.uid).attempts.times
+            ):  # else a dry run was refused (139)
                 self.failed_writes.clear(job)
             if work.plan.creates:
                 self.on_pods_created(job.uid)
@@ -207,11 +187,11 @@ class Dispatcher:
             self.note(job, error)
             return
         text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
-        self.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.executor.record_events(job, [Event(EventReason.SCALE_UP_BLOCKED, text, "Warning")])
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
-        reported.
+        """Count a failed try. Unless the error must not be reported, some failed tries are logged as warnings, and one
+        gets an event.
         """
         failed = self.failed_writes.add(job, error, time.monotonic())
         if not error.retry_policy.is_reported:
@@ -222,7 +202,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", in_words(error), "Warning")])
+            self.executor.record_events(job, [Event(EventReason.WRITE_FAILED, in_words(error), "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

@@ -34,12 +34,14 @@ class FailedWrite:
     tries fail.
 
     `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
-    asked for patience. The user reads `message`; "" while the error may pass soon (187). `pods_rejected` says why the
-    API server accepts no more pods of the job for now (27).
+    asked for patience. `only_creations`: the last try failed because the API server refuses the job's pods. The user
+    reads `message`; "" while the error may pass soon (187). `pods_rejected` says why the API server accepts no more
+    pods of the job for now (27).
     """
 
     attempts: Attempts = NEVER_FAILED
     throttled_until: float = 0.0
+    only_creations: bool = False
     message: str = ""
     pods_rejected: str = ""
     pods_rejected_until_edit: str = ""
@@ -48,6 +50,10 @@ class FailedWrite:
     def wait(self, now: float) -> float:
         """Seconds until the job may be tried again."""
         return max(0.0, self.attempts.until - now)
+
+    def wait_without_creations(self, now: float) -> float:
+        """Seconds until a plan that creates no pods may be tried: others may need the pods that it deletes."""
+        return max(0.0, self.throttled_until - now) if self.only_creations else self.wait(now)
 
     def rejection(self, generation: int) -> str:
         """The API server's refusal of this generation; "" if there is none."""
@@ -98,6 +104,7 @@ class FailedWrites:
         self._dirty_jobs.mark(job.uid)
         if error.retry_after is not None:
             record.throttled_until = now + error.retry_after
+        record.only_creations = isinstance(error, PodRefused)
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
         record.attempts = record.attempts.failed(
             now,

@@ -7,8 +7,8 @@ once, so that the next pass sees it before the watch does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_api.job import PLURAL
@@ -31,6 +31,28 @@ from elastic_operator.plan.job.counts import with_created
 log = logging.getLogger(__name__)
 
 
+Gate = Callable[[], Awaitable[bool]]
+"""Awaited before the first write of a plan. If its result is False, the plan is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A plan under way, and the job's status as the API server has it.
+
+    `writes_status`: the job's status is among the writes. If the plan succeeds, the job's failed writes are forgotten,
+    if they are still as many as `clears`; None: it is only a part of a plan. `sent` collects the names of pods that may
+    have been created, even if another write fails (48).
+    """
+
+    job: Job
+    plan: Plan
+    stored_status: dict[str, Any]
+    writes_status: bool = True
+    clears: int | None = None
+    gate: Gate | None = None
+    sent: set[str] = field(default_factory=set)
+
+
 @dataclass(eq=False, repr=False)
 class PlanExecutor:
     """Carries out plans."""
@@ -48,31 +70,19 @@ class PlanExecutor:
         self.pruned_fields = PrunedFields(PLURAL)
         """The fields of jobs' statuses that the API server drops."""
 
-    async def carry_out(
-        self,
-        job: Job,
-        plan: Plan,
-        *,
-        stored_status: dict[str, Any],
-        writes_status: bool,
-        sent: set[str],
-        pods: Callable[[], Iterable[OwnPod]],
-    ) -> None:
-        """Carry out the plan; `stored_status` is the status as the API server has it. Raises the errors of the cluster
-        layer.
-
-        `sent` collects the names of pods that may have been created, even if another write fails (48).
-        """
+    async def carry_out(self, work: Work, pods: Callable[[], Iterable[OwnPod]]) -> None:
+        """Carry out the plan; `pods` are the job's pods that still exist. Raises the errors of the cluster layer."""
+        job, plan, stored_status = work.job, work.plan, work.stored_status
         if plan.write_status_first and not await self._write_status(job, plan, stored_status):
             return
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
         await gather_all([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
         if plan.creates:
-            await self._creator.create_all(job, plan.creates, sent)
+            await self._creator.create_all(job, plan.creates, work.sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._masters.write_endpoint_slice(job, plan.route)
-        if writes_status and not plan.write_status_first:
+        if work.writes_status and not plan.write_status_first:
             await self._write_status(job, plan, stored_status)
         if plan.delete_job:
             await self._delete_job(job)
@@ -137,8 +147,15 @@ class PlanExecutor:
         version = body.metadata.resource_version if job.is_what_if else None
         why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
         log.info("deleting the job job=%s reason=%r", job.key, why)
-        if await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
+        try:
+            left = await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version)
+        except Conflict:
+            await self._read_again(job)
+            return
+        if left is None:
             self.stores.jobs.observe_deleted(job.uid)
+        else:
+            self.stores.jobs.observe(objects.decode(left, objects.CustomObject))
 
     def record_events(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""

@@ -96,15 +96,14 @@ class StatusTimes:
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
-    def may_write_status_only(self, uid: str) -> bool:
-        """Whether the status may be written now without another write of the plan. If so, the next such write may be
-        made `MESSAGE_SECONDS` later.
-        """
-        known, now = self._of(uid), time.monotonic()
-        if now < known.may_write_alone_at:
-            return False
-        known.may_write_alone_at = now + MESSAGE_SECONDS
-        return True
+    def status_only_delay(self, uid: str) -> float:
+        """Seconds for which the status may not be written without the other writes of the plan; 0 if it may."""
+        return max(0.0, self._of(uid).may_write_alone_at - time.monotonic())
+
+    def note_status_only(self, uid: str, *, until: float) -> None:
+        """The status is written alone now, or this has failed. No such write is made until then (monotonic)."""
+        known = self._of(uid)
+        known.may_write_alone_at = max(known.may_write_alone_at, until)
 
     def _of(self, uid: str) -> _Times:
         return self._known.setdefault(uid, _Times())

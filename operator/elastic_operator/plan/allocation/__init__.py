@@ -34,7 +34,6 @@ Who makes room (folder `preemption`):
 Which pods are evicted:
     victims         the pods that were preempted in this pass, and for whom
     check_evictions whether a limit on evictions within a minute forbids a preemption
-    deferred        which of them are evicted later, because their preemptors may not be able to use the room
 
 The state of a pass:
     state           board, accounts and entries; it makes every change

@@ -35,7 +35,7 @@ def admit(state: AllocationState, entry: Entry) -> bool:
         state.fill_back_to(entry, minimum)
     state.journal.set(entry, "admitted", entry.has_minimum or _complete(state, entry))
     if entry.admitted:
-        state.journal.set(entry, "has_reserved_placements", False)
+        state.journal.set(entry, "has_placements_set_aside", False)
     elif entry.preempted:
         state.release_all(entry)
     return entry.admitted
@@ -73,7 +73,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         state.this_pass.pods_placed += entry.is_foreign_pod
         return True
     if key:
-        (infeasible.refuse if entry in state.victims.held_up else infeasible.add)(key, workers)
+        (infeasible.refuse if entry in state.victims.over_eviction_limit else infeasible.add)(key, workers)
     return False
 
 
@@ -117,8 +117,8 @@ def _orders(entry: Entry) -> list[list[str]]:
     return [roles] if entry.master is entry.worker or len(set(roles)) < 2 else [roles, roles[::-1]]
 
 
-def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
-    """Hold room for a part of the minimum, if all of it would fit on empty nodes and under the limits (37)."""
+def set_aside_for_starving(state: AllocationState, entry: Entry) -> None:
+    """Set room aside for a part of the minimum, if all of it would fit on empty nodes and under the limits (37)."""
     need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
     supplies, path = Supplies(state), entry.account.path if entry.account else ()
     if (
@@ -132,5 +132,5 @@ def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     for role in entry.missing_roles(entry.demand.minimum):
         may_use = _may_use_idle(state, entry, entry.requirements(role).gpus)
         if may_use and (placement := find_placement(state, entry, role)):
-            state.journal.set(entry, "has_reserved_placements", True)
+            state.journal.set(entry, "has_placements_set_aside", True)
             state.place(entry, placement)

@@ -27,25 +27,26 @@ last try splits a gang, there is one more try without gangs.
 
 
 class Allocator:
-    """Allocates in each pass, and keeps the state, so that a pass handles only the changes since the last one (38).
-
-    `futile_preemptors` are the preemptors (uids) whose preemption of a whole job was futile in the last pass (112).
-    """
+    """Allocates in each pass, and keeps the state, so that a pass handles only the changes since the last one (38)."""
 
     def __init__(self) -> None:
         self._state: AllocationState | None = None
-        self.futile_preemptors = frozenset[str]()
+
+    def __del__(self) -> None:
+        if self._state is not None:
+            self._state.journal.forget()
 
     def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
-        state = self._state = self._serve(inputs)
+        state, still_futile = self._serve(inputs)
+        self._state = state
         mark_ready(state)
         request_nodes(state)
-        return Allocation(state)
+        return Allocation(state, still_futile)
 
-    def _serve(self, inputs: AllocationInputs) -> AllocationState:
+    def _serve(self, inputs: AllocationInputs) -> tuple[AllocationState, frozenset[str]]:
         """The state after a pass in which no preemption of a whole job is futile (112), and no gang gets only some of
-        its places (144).
+        its places (144); and the preemptors (uids) whose preemption is futile in the last try, too.
 
         The preemption of a job is futile if one of its preemptors has no pods at the end of the pass, or if each of its
         preemptors has only the pods that it had before. Then the pass is repeated, and these preemptors may preempt
@@ -58,15 +59,15 @@ class Allocator:
             state.futile_preemptors, state.split_gangs = futile, split
             serve(state)
             tried |= state.this_pass.tried_gangs
-            self.futile_preemptors = _futile_preemptors(state) - futile
+            newly_futile = _futile_preemptors(state) - futile
             newly_split = split_gangs(state)
-            if not newly_split and (not self.futile_preemptors or tries >= _MAX_SERVINGS):
+            if not newly_split and (not newly_futile or tries >= _MAX_SERVINGS):
                 break
-            futile |= self.futile_preemptors
+            futile |= newly_futile
             split |= newly_split if tries < _MAX_SERVINGS else state.queues.gangs.keys()
         assert state is not None, "served once at least"
         state.this_pass.tried_gangs |= tried
-        return state
+        return state, newly_futile
 
 
 def _futile_preemptors(state: AllocationState) -> frozenset[str]:

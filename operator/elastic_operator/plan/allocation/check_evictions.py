@@ -6,7 +6,7 @@ many small jobs, gets its GPUs in slices. All pods for a job's minimum are preem
 the limit, the job waits until an administrator raises the limit.
 
 A default limit never blocks a guarantee: each minute, one preemptor of each team may exceed the limit while the team
-stays within its guarantee. If the cluster's limit holds up a preemptor for more than a minute, the limit is reserved
+stays within its guarantee. If the cluster's limit stops a preemptor for more than a minute, the limit is reserved
 for the first such preemptor, provided that the limit allows its preemption at all.
 """
 
@@ -38,7 +38,7 @@ class EvictionLimitHit:
     needs_higher_limit: bool = False
     """Whether waiting does not help, because the limit itself is too low."""
     is_behind: bool = False
-    """Whether the preemptor waits behind an earlier one of its team, which waits for the limit."""
+    """Whether the preemptor waits behind an earlier preemptor of its team, which waits for the limit."""
 
     @property
     def reason(self) -> Reason:
@@ -58,8 +58,8 @@ class EvictionLimitHit:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUp:
-    """A job that a limit on evictions holds up, or a foreign pod as a job of one pod."""
+class OverEvictionLimit:
+    """A preemptor that a limit on evictions stops: a job, or a foreign pod as a job of one pod."""
 
     demand: JobDemand
     is_foreign_pod: bool
@@ -115,15 +115,15 @@ def check_limits(
     """The refusal of a preemption for which `wanted` pods would be evicted; None if no limit forbids it.
 
     `evictions` includes these pods. `ahead` is the refusal of an earlier preemptor of the same team, which waits for a
-    limit; None if none waits. Behind such a preemptor, a later one may continue to preempt, but may not begin, unless
-    the cluster's limit is reserved for the later one.
+    limit; None if none waits. Behind such a preemptor, a later preemptor may continue to preempt. It may begin to
+    preempt only if the cluster's limit is reserved for this later preemptor.
     """
     who = preemptor_of(preemptor)
     entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED
     first = evictions.of_team[who.team] == evictions.of_preemptor[who]
     for name, limit, counted in (
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team[who.team]),
-        (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
+        (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.reserved_for_others_than(who), evictions.per_cluster),
     ):
         lenient = entitled and name not in limits.configured
         if wanted and counted > limit and not (lenient and first):

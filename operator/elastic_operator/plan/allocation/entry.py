@@ -43,10 +43,10 @@ class Entry:
     """The position in this order, 0 first."""
     equivalence_class: int = 0
     """Entries with the same number may have the same nodes and preempt the same pods (`equivalence_key`). A class whose
-    number was dropped gets another one.
+    number was dropped gets another number.
     """
     account: Account | None = None
-    """The account that is charged for the entry's GPUs; None: it requests none."""
+    """The account that is charged for the entry's GPUs; None: the entry requests no GPUs."""
     node_of: dict[str, int] = field(default_factory=dict)
     """The number of the node on which a member is counted, by the member's uid."""
     keepable: tuple[Member, ...] = ()
@@ -58,8 +58,8 @@ class Entry:
     """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
     """Whether all its pods are preempted."""
-    has_reserved_placements: bool = False
-    """Whether the entry does not have its minimum, and placements are held for it (37)."""
+    has_placements_set_aside: bool = False
+    """Whether the entry does not have its minimum, and placements are set aside for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes for the missing pods of its minimum (49)."""
     times_preempted: int = 0
@@ -71,7 +71,9 @@ class Entry:
     foreign_pod: ForeignPod | None = None
     """The foreign pod; None for a job."""
     assignment: Assignment | None = None
-    """Computed when it is first read after a pass. Each change of the entry voids it, and each undone change."""
+    """The assignment is computed when it is first read after a pass. Each change of the entry, and each undone change,
+    makes it void.
+    """
 
     @property
     def is_foreign_pod(self) -> bool:
@@ -95,7 +97,9 @@ class Entry:
 
     @property
     def promised_node(self) -> str:
-        """The node that is reserved for the foreign pod, by the operator's nomination or another one; "" for none."""
+        """The node that is reserved for the foreign pod, by the nomination of the operator or of another program; ""
+        for none.
+        """
         return self.foreign_pod.promised_node if self.foreign_pod else ""
 
     def scheduler_may_preempt(self, other: Entry) -> bool:
@@ -140,7 +144,7 @@ class Entry:
         return max(0, self.size + (not self.has_master) - self.demand.minimum)
 
     def is_eviction_by(self, other: Entry) -> bool:
-        """Whether a preemption for the other entry is an eviction: it is of another team, or a foreign pod."""
+        """Whether a preemption for the other entry is an eviction: that entry is of another team, or a foreign pod."""
         return other.team != self.team or other.is_foreign_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
@@ -184,7 +188,9 @@ class Entry:
         return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
-        """The next larger size that the job may have now; larger ones come earlier if growth costs work (148)."""
+        """The next larger size that the job may have now. If growth costs work, a job waits less long for a larger
+        step, so smaller steps may be skipped (148).
+        """
         size = self.next_size
         if size is None or size <= self.demand.undelayed_size or not self.demand.resize_cost:
             return size

@@ -26,8 +26,8 @@ and why the answer depends on each; "alone" are entries that share their key wit
     waits to grow                                alone   from when it may grow or preempt
     pods of its own                       alone  alone   which of these it keeps; where they are does not matter
 
-(1) `individually_limited` jobs are added to the queues of growers one by one in each pass, because groups live longer
-than a pass.
+(1) `individually_limited` jobs are added to the queues of `scale_up_queues` one by one in each pass, because groups
+live longer than a pass.
 (2) If one job of a group cannot grow, only those that come after it are given up (`scale_up_queues`).
 """
 

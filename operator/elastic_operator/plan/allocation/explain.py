@@ -123,11 +123,12 @@ class Explainer:
         """The refusal by a limit on evictions; None if no limit refused. If the pass examined only an entry with an
         equal wish, that entry's refusal counts.
         """
-        return self._state.victims.held_up.get(entry) or self._eviction_limit_hits.get(self._wants_alike(entry))
+        own = self._state.victims.over_eviction_limit.get(entry)
+        return own or self._eviction_limit_hits.get(self._wants_alike(entry))
 
     @cached_property
     def _eviction_limit_hits(self) -> Mapping[Hashable, EvictionLimitHit]:
-        return {self._wants_alike(entry): one for entry, one in self._state.victims.held_up.items()}
+        return {self._wants_alike(entry): one for entry, one in self._state.victims.over_eviction_limit.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
         """The key of entries with an equal wish, if they have no pods yet or want to grow."""
@@ -319,9 +320,10 @@ def _count_nodes(need: _Need) -> str:
 
 
 def _amount(name: str, n: int) -> str:
+    """The amount as users write it. Memory has up to four digits, and from 1,000 Gi on no fraction."""
     if name == "cpu":
         return f"{n // 1000 if n % 1000 == 0 else n / 1000} cpu"
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
         if name in ("memory", "ephemeral-storage") and n >= size:
-            return f"{n / size:.4g}{unit} {name}"
+            return f"{n / size:{'.0f' if n >= 1000 * size else '.4g'}}{unit} {name}"
     return f"{n} {name}"

@@ -88,7 +88,9 @@ def _integer(text: str) -> int | None:
 
 
 def collide(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
-    """Whether a wanted host port is held: same protocol and port, and same address or one for all."""
+    """Whether a wanted host port is held: with the same protocol and port, and the same address. No address stands for
+    all addresses.
+    """
     held = list(held)
     return any(
         protocol == other_protocol and port == other_port and (ip == other_ip or not ip or not other_ip)

@@ -38,7 +38,7 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
     took = {entry: len(entry.victims) for entry in gang}
     served = all(admit(state, entry) for entry in gang)
     taken = [one.pod.uid for entry in gang for one in entry.victims[took[entry] :]]
-    if not served or state.victims.note_if_held_up(gang[0], taken):
+    if not served or state.victims.note_if_over_eviction_limit(gang[0], taken):
         state.undo_preemption(mark)
         this_pass.pods_placed = placed
     this_pass.current_gang, this_pass.infeasible = "", known

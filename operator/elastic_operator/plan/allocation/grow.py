@@ -9,6 +9,7 @@ from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
@@ -29,7 +30,7 @@ def round_sizes_down(state: AllocationState) -> None:
 
 def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool:
     """Give the job its next allowed size, if it may have that size and all its new pods fit; returns whether it did."""
-    state.victims.held_up.pop(entry, None)
+    state.victims.over_eviction_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
@@ -77,15 +78,15 @@ def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool
     """
     master, workers = entry.missing(size)
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible
-    if short.covers(key, workers) or state.this_pass.answers.get("cannot grow", (key, workers)):
+    if short.covers(key, workers) or state.this_pass.answers.get(Question.CANNOT_GROW, (key, workers)):
         return False
     if preempt(
         state, entry, entry.missing_roles(size), Candidates(state, entry, entry.gpus_missing(size), growing=True)
     ):
         return True
-    if entry in state.victims.held_up:
+    if entry in state.victims.over_eviction_limit:
         short.refuse(key, workers)
     else:
         short.add(key, workers)
-        state.this_pass.answers.put("cannot grow", (key, workers))
+        state.this_pass.answers.put(Question.CANNOT_GROW, (key, workers))
     return False

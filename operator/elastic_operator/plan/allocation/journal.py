@@ -50,6 +50,12 @@ class Journal:
             self.roll_back(mark)
         return succeeded
 
+    def forget(self) -> None:
+        """Forget how to undo the changes, because no further pass uses the state. Each undo function refers to the
+        state, so otherwise only a full run of Python's garbage collector would free the two (216).
+        """
+        self._undo.clear()
+
     def roll_back(self, mark: int = 0) -> None:
         """Undo every change since `mark`, the latest first; all of them without a mark."""
         while len(self._undo) > mark:

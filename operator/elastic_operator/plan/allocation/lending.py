@@ -45,7 +45,7 @@ def _lend(siblings: Sequence[Account], supply: int, lent_out: int, used: Used, l
 
 
 def _in_proportion(gpus: int, most: Mapping[Account, int]) -> dict[Account, int]:
-    """Whole parts of `gpus` in proportion to the most of each account, and no larger than that."""
+    """Divide `gpus` into whole parts, in proportion to the most that each account may lend; no part is larger."""
     total, before, parts = sum(most.values()), 0, dict[Account, int]()
     gpus = min(gpus, total)
     for account, part in most.items():

@@ -67,8 +67,8 @@ class NodeBoard:
         """
         self._journal = journal
         self._infeasible = KnownInfeasible()
-        """Each change makes a new object, so that undoing the change brings the old one back. It is void only when room
-        is freed; a `PassMemo` would be void with each pod that is placed.
+        """Each change makes a new object, so that undoing the change brings the old object back. The object is void
+        only when room is freed; a `PassMemo` would be void with each pod that is placed.
         """
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -239,7 +239,9 @@ class NodeBoard:
         return self._now[node].fits(requirements)
 
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Reserve room for a pod whose room is held: what is free now, and what becomes free until it has all of it."""
+        """Reserve room for a pod whose room is held: the room that is free now, and room that becomes free, until the
+        pod has all of its room.
+        """
         room, load = self._now[node], requirements.shape
         self._journal.do(
             partial(room.add, load.requests, load.host_ports), undo=partial(room.remove, load.requests, load.host_ports)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 
@@ -41,11 +42,11 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
     """The GPUs for which jobs of at least that priority may request nodes now; counted once between two changes."""
-    known = state.this_pass.answers.get("requested", (account, priority))
+    known = state.this_pass.answers.get(Question.REQUESTED_GPUS, (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
         known = sum(one.gpus_missing(one.demand.minimum) for one in first if may_request_nodes(state, one))
-        state.this_pass.answers.put("requested", (account, priority), known)
+        state.this_pass.answers.put(Question.REQUESTED_GPUS, (account, priority), known)
     return known
 
 

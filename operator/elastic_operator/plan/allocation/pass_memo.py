@@ -19,8 +19,20 @@ purpose each change replaces the `KnownInfeasible` with a new object, and the jo
 from __future__ import annotations
 
 from collections.abc import Hashable
+from enum import StrEnum
 
 from elastic_operator.plan.allocation.journal import Journal
+
+
+class Question(StrEnum):
+    """The questions with an answer that equivalent entries share, while the state is the same."""
+
+    REFUSED = "is the minimum refused in the round of that right?"
+    """Also of a gang: the minima of all its pods."""
+    CANNOT_GROW = "is there no room for the pods of the next size, even by preemption?"
+    PREEMPTIBLE_GPUS = "how many GPUs of the team can be preempted for a minimum?"
+    ANY_PREEMPTIBLE = "can anything of the team be preempted for a minimum?"
+    REQUESTED_GPUS = "for how many GPUs do jobs of at least that priority request nodes?"
 
 
 class PassMemo:
@@ -31,14 +43,14 @@ class PassMemo:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._known: dict[tuple[str, Hashable], tuple[int, int]] = {}
+        self._known: dict[tuple[Question, Hashable], tuple[int, int]] = {}
 
-    def get(self, question: str, key: Hashable) -> int | None:
+    def get(self, question: Question, key: Hashable) -> int | None:
         """The answer that still holds; None if there is none."""
         known = self._known.get((question, key))
         return known[1] if known is not None and known[0] == self._journal.revision else None
 
-    def put(self, question: str, key: Hashable, answer: int = True) -> None:
+    def put(self, question: Question, key: Hashable, answer: int = True) -> None:
         """Remember the answer, which was found in the present state."""
         self._known[question, key] = self._journal.revision, answer
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_PRICE: tuple[float, ...] = ()
-"""The price of an option that is to be examined next: it may be cheaper than it was. It is lower than any other."""
+"""The price of an option that may be cheaper than before. No other price is lower, so the option is examined next."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class PassState:
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
     Findings that hold within it, for entries that are equivalent:
-        answers       to questions about the present state
+        answers       to each `Question` about the present state
         infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
         options       by preemptor, its options; of the present round, or until a preemption is undone
                       (`preemption.options` says when they are examined again)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.check_evictions import HeldUp, preemptor_of
-from elastic_operator.plan.allocation.deferred import pods_to_defer
+from elastic_operator.plan.allocation.check_evictions import OverEvictionLimit, preemptor_of
 from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Nomination
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 
@@ -29,11 +29,13 @@ class Allocation(Mapping[str, Grant]):
     It must not be read after the state has begun the next pass.
     """
 
-    def __init__(self, state: AllocationState) -> None:
+    def __init__(self, state: AllocationState, still_futile: frozenset[str] = frozenset()) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
+        self.still_futile = still_futile
+        """The preemptors (uids) whose preemption of a whole job was futile in the last try of the pass, too (112)."""
         self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
@@ -141,10 +143,10 @@ class Allocation(Mapping[str, Grant]):
         return found
 
     @cached_property
-    def held_up(self) -> tuple[HeldUp, ...]:
-        """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        hits = sorted(self._state.victims.held_up.items(), key=lambda one: one[0].position)
-        return tuple(HeldUp(entry.demand, entry.is_foreign_pod, preemptor_of(entry), hit) for entry, hit in hits)
+    def over_eviction_limit(self) -> tuple[OverEvictionLimit, ...]:
+        """The entries that a limit on evictions stops, in the order in which jobs are served (138)."""
+        hits = sorted(self._state.victims.over_eviction_limit.items(), key=lambda one: one[0].position)
+        return tuple(OverEvictionLimit(one.demand, one.is_foreign_pod, preemptor_of(one), hit) for one, hit in hits)
 
     @property
     def tried_gangs(self) -> frozenset[str]:
@@ -165,12 +167,13 @@ class Allocation(Mapping[str, Grant]):
         """Whether pods of that job are preempted for foreign pods."""
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 
-    def pods_to_defer(self, uid: str, waiting: Set[str]) -> frozenset[str]:
-        """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can
-        use the room (139).
-        """
-        preemptors = {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
-        return pods_to_defer(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
+    def preemptors_by_pod(self, uid: str) -> Mapping[str, str]:
+        """The preempted pods (uids) of that job, each with the uid of its preemptor."""
+        return {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
+
+    def demand(self, uid: str) -> JobDemand:
+        """The job's demand in this pass."""
+        return self._entries[uid].demand
 
     def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Entitlement
-from elastic_operator.plan.allocation.admit import admit, reserve_for_starving
+from elastic_operator.plan.allocation.admit import admit, set_aside_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.preemption.candidates import preemptible_gpus, preemptible_gpus_of_team
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
@@ -44,8 +45,8 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.this_pass.changed:
-        if entry.has_reserved_placements:
-            state.journal.set(entry, "placements", ())  # the room stays held until the end of the pass
+        if entry.has_placements_set_aside:
+            state.journal.set(entry, "placements", ())  # the room stays set aside until the end of the pass
 
 
 class Admissions:
@@ -54,7 +55,7 @@ class Admissions:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._reserved_for_starving: set[tuple[str, str]] = set()
+        self._set_aside_for: set[tuple[str, str]] = set()
 
     def serve(self, entitlement: Entitlement) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
@@ -82,7 +83,7 @@ class Admissions:
         if entry in self._tried:
             return
         self._tried.add(entry)
-        self._state.victims.held_up.pop(entry, None)
+        self._state.victims.over_eviction_limit.pop(entry, None)
         for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
             if other.team == entry.team and other.position < entry.position and _waits(other):
                 self._serve(other, entitlement)
@@ -93,7 +94,7 @@ class Admissions:
 
     def _serve_alone(self, entry: Entry, entitlement: Entitlement) -> None:
         key = minimum_key(self._state, entry)
-        if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
+        if key and self._state.this_pass.answers.get(Question.REFUSED, (entitlement, key)):
             return
         need = entry.gpus_missing(entry.demand.minimum)
         right = _entitlement_for(self._state, entry, need)
@@ -101,9 +102,9 @@ class Admissions:
         if right <= entitlement and may_use:
             admitted = admit(self._state, entry)
             if not admitted and right == entitlement:
-                self._reserve(entry)
+                self._set_aside(entry)
         if key and not entry.admitted:
-            self._state.this_pass.answers.put("refused", (entitlement, key))
+            self._state.this_pass.answers.put(Question.REFUSED, (entitlement, key))
 
     def _serve_gang(self, name: str, entitlement: Entitlement) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -118,10 +119,10 @@ class Admissions:
             return
         kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and state.this_pass.answers.get("refused", (entitlement, key)):
+        if key and state.this_pass.answers.get(Question.REFUSED, (entitlement, key)):
             return
-        for entry in gang:  # tried again: whether a limit on evictions holds it up is found again
-            state.victims.held_up.pop(entry, None)
+        for entry in gang:  # tried again: whether it is over a limit on evictions is found again
+            state.victims.over_eviction_limit.pop(entry, None)
         need = Counter[Account | None]()
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.demand.minimum)
@@ -135,15 +136,15 @@ class Admissions:
             for entry in gang:
                 self._serve_alone(entry, entitlement)
         elif key and not gang[0].admitted:
-            state.this_pass.answers.put("refused", (entitlement, key))
+            state.this_pass.answers.put(Question.REFUSED, (entitlement, key))
 
-    def _reserve(self, entry: Entry) -> None:
-        """Hold room for the first waiting entry of its team and flavor, if it has waited too long (37)."""
+    def _set_aside(self, entry: Entry) -> None:
+        """Set room aside for the first waiting entry of its team and flavor, if it has waited too long (37)."""
         key = (entry.team, entry.demand.shape.flavor)
-        if key not in self._reserved_for_starving:
-            self._reserved_for_starving.add(key)
+        if key not in self._set_aside_for:
+            self._set_aside_for.add(key)
             if self._state.starves(entry):
-                reserve_for_starving(self._state, entry)
+                set_aside_for_starving(self._state, entry)
 
 
 def _entitlement_for(state: AllocationState, entry: Entry, need: int) -> Entitlement:
@@ -205,7 +206,9 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the first job of the team with the lowest share value; the same team while nothing changes."""
+    """Serve the jobs of the team with the lowest share value, in their order, until a job changes the state. Then
+    choose the team again.
+    """
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)

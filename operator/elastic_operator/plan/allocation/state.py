@@ -54,6 +54,7 @@ class AllocationState:
     def renewed(self, inputs: AllocationInputs) -> AllocationState:
         """The state for other inputs: this state brought up to date, or a new one if teams or nodes have changed."""
         if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
+            self.journal.forget()
             return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
@@ -66,7 +67,7 @@ class AllocationState:
     def _start(self, inputs: AllocationInputs) -> None:
         """Renew all parts by the input, before the first decision."""
         self.this_pass = PassState(self.journal)
-        self.victims = Victims(self.journal, inputs.eviction_limits, keeps=self.keeps)
+        self.victims = Victims(self.journal, inputs.eviction_limits, self.residents)
         self.queues.renew(inputs, leave=self._leave, join=self._join)
         entries = sorted(self.queues.handled_first, key=lambda entry: entry.position)
         for entry in entries:
@@ -269,11 +270,6 @@ class AllocationState:
             if entry.size <= size or member.role == ROLE_MASTER:
                 return
             self.release(entry, member)
-
-    def keeps(self, entry: Entry, member: Member) -> bool:
-        """Whether that job keeps that member now."""
-        node = entry.node_of.get(member.uid)
-        return member.uid in self.residents[node] if node is not None else member in entry.kept
 
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""

@@ -66,7 +66,7 @@ class Supplies:
     def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
         """How many such pods would fit if no other job had pods: no other job at all, or no other job of that team.
 
-        The number is computed once for all entries without pods. For an entry with pods, the nodes where these are are
+        The number is computed once for all entries without pods. For an entry with pods, the nodes of these pods are
         counted again.
         """
         if (team, requirements) not in self._counts_alone:
@@ -124,7 +124,7 @@ class Supplies:
 
 
 def _times_that_fit(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
-    """How many times the needs fit into the free room."""
+    """How many pods with these needs fit into the free room."""
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 
 from elastic_operator.plan.allocation.check_evictions import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
@@ -16,19 +16,19 @@ class Victims:
     """The pods that were preempted in one pass.
 
     `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those of them that are evicted; pods
-    that their victim jobs keep after all are not. `held_up`: the preemptors for which a limit on evictions allows no
-    more. `known_preemptors`: the keys of the preemptors for which pods were evicted within the last minute, or for
-    which a part of a limit is reserved.
+    that their victim jobs keep after all are not. `over_eviction_limit`: the preemptors for which a limit on evictions
+    allows no more. `known_preemptors`: the keys of the preemptors for which pods were evicted within the last minute,
+    or for which a part of a limit is reserved.
 
     Args:
-        keeps: Whether an entry keeps a pod now.
+        residents: The members (uids) that jobs keep now, for each node by its number.
     """
 
-    def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
-        self._journal, self._limits, self._keeps = journal, limits, keeps
+    def __init__(self, journal: Journal, limits: EvictionLimits, residents: Sequence[Container[str]]) -> None:
+        self._journal, self._limits, self._residents = journal, limits, residents
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
-        self.held_up: dict[Entry, EvictionLimitHit] = {}
+        self.over_eviction_limit: dict[Entry, EvictionLimitHit] = {}
         self.known_preemptors = frozenset(
             preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
@@ -58,7 +58,9 @@ class Victims:
 
     def _stands(self, victim: Victim) -> bool:
         """Whether the pod is still preempted: its victim job does not keep it after all."""
-        return not self._keeps(victim.victim_job, victim.pod)
+        entry, member = victim.victim_job, victim.pod
+        node = entry.node_of.get(member.uid)
+        return member.uid not in self._residents[node] if node is not None else member not in entry.kept
 
     def note_given_back(self, entry: Entry) -> None:
         """Record that the entry keeps its own pods. The pods that it had preempted are evicted for its preemptors."""
@@ -108,21 +110,21 @@ class Victims:
             waits,
             self.evictions.of_preemptor[who],
             who in self.evictions.recent_preemptors,
-            self._limits.withheld_from(who),
+            self._limits.reserved_for_others_than(who),
         )
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
-    def note_if_held_up(self, preemptor: Entry, pods: Iterable[str]) -> bool:
+    def note_if_over_eviction_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
         """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. If so, the
-        preemptor is held up until it gets its room in another way.
+        preemptor is over the limit until it gets its room in another way.
         """
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
         found = check_limits(self._limits, preemptor, self.evictions, wanted, ahead=self._ahead_of(preemptor))
         if found is not None:
-            self.held_up[preemptor] = found
+            self.over_eviction_limit[preemptor] = found
         return found is not None
 
     def _ahead_of(self, preemptor: Entry) -> EvictionLimitHit | None:
@@ -132,7 +134,7 @@ class Victims:
         Without this, small preemptors would use up the limit each minute, and a large one would never be served (138).
         """
         team = preemptor_of(preemptor).team
-        for other, step in self.held_up.items():
+        for other, step in self.over_eviction_limit.items():
             if step.needs_higher_limit or other.admitted or other.position >= preemptor.position:
                 continue
             if preemptor_of(other).team == team:

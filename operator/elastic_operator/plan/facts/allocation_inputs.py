@@ -15,12 +15,13 @@ from elastic_operator.plan.facts.text import Reason
 
 @dataclass(frozen=True, slots=True)
 class AllocationSettings:
-    """The operator's settings that an allocation depends on.
+    """The operator's settings that an allocation depends on, by themselves or through the teams.
 
-    `gpu_resources` are the extended resources that count as GPUs: those of all flavors, each once. Every namespace that
-    no policy covers is a team called `namespace NAME`, with the rules of `default_team`. If `default_team` has a
-    parent, the parent is in `default_parents`, and the GPUs that all these namespaces get together are divided among
-    them (111). If a job has waited for `starvation_seconds`, room that becomes free is held for it (37).
+    `gpu_resources` are the extended resources that count as GPUs: those of all flavors, each once. `default_team` and
+    `default_parents` become a part of the `Teams`: every namespace that no policy covers is a team called `namespace
+    NAME`, with the rules of `default_team`. If `default_team` has a parent, the parent is in `default_parents`, and the
+    GPUs that all these namespaces get together are divided among them (111). If a job has waited for
+    `starvation_seconds`, room that becomes free is held for it (37).
     """
 
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
@@ -32,7 +33,7 @@ class AllocationSettings:
 
 @dataclass(frozen=True, slots=True)
 class AllocationInputs:
-    """Everything that the allocator decides from.
+    """Everything that the allocator decides from. The rules of teams are in `teams`, and not read from the settings.
 
     `reclaim_stopped` says why no team loses a pod to another team or to foreign pods (43); None: they lose no more than
     the `eviction_limits` allow.

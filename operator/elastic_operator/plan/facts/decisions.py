@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
 
 from elastic_api.pod_names import pod_name
@@ -60,13 +61,6 @@ class Grant:
     """Whether each released pod is evicted for a foreign pod, whose reservation names it before."""
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
     """Other teams' jobs that lose pods for the job: uid to name."""
-    deferred: frozenset[str] = frozenset()
-    """The kept pods (uids) whose release is deferred, because their preemptors may be unable to use the room (139)."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether the whole release is deferred: no pod of the job is deleted for others yet."""
-        return bool(self.deferred) and not self.assignment.release
 
     @property
     def message(self) -> str:
@@ -114,6 +108,9 @@ class NewPods:
     old_secret: bool = False
     own_class: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.slots, "without a pod to create there are no NewPods"
+
     @property
     def roles(self) -> Counter[str]:
         """The number of pods of each role."""
@@ -137,11 +134,63 @@ class DeletePod:
         return self.pod.uid
 
 
+class EventReason(StrEnum):
+    """Reasons of events, most of them on jobs. Some have the word of a `ChangeReason`, a `SizeReason` or a
+    `ConditionType` that the job gets at the same time.
+    """
+
+    SCALED_UP = "ScaledUp"
+    """Also a job's start."""
+    SCALED_DOWN = "ScaledDown"
+    """Also a suspension."""
+    WAITING_FOR_NODES = "WaitingForNodes"
+    SCALE_UP_BLOCKED = "ScaleUpBlocked"
+    """Pods are refused, get no node, or would be refused."""
+    QUOTA_RECLAIMED = "QuotaReclaimed"
+    """On a job that loses pods to another team, and on a preemptor: a job, or a foreign pod."""
+    PREEMPTED_BY_JOB = "PreemptedByJob"
+    """By a job of the same team."""
+    RECLAIM_TOO_LARGE = "ReclaimTooLarge"
+    """On a preemptor, also a foreign pod, for which more pods would be evicted than a limit ever allows."""
+    WOULD_RECLAIM = "WouldReclaim"
+    """The same as QuotaReclaimed, where `reclaim.mode` is DryRun."""
+    RESERVATION_EXPIRED = "ReservationExpired"
+    """On a foreign pod that was not bound in time to the node that it was nominated for."""
+    NO_ROOM_FOR_GANG = "NoRoomForGang"
+    """On one pod of a gang of foreign pods."""
+
+    POD_LOST = "PodLost"
+    NODE_LOST = "NodeLost"
+    MASTER_REPLACED = "MasterReplaced"
+    PODS_PLANNED_ANEW = "PodsPlannedAnew"
+    """The planned node of pods that are not bound has closed or filled (142)."""
+    NEW_INCARNATION = "NewIncarnation"
+    """All pods are replaced."""
+    GENERATION_FORMED = "GenerationFormed"
+    """The launchers of an Elastic job have formed a group."""
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    RESTART_LIMIT_REACHED = "RestartLimitReached"
+    WRITE_FAILED = "WriteFailed"
+    """The API server has refused a write for the job several times."""
+
+    NODES_UNREACHABLE = "NodesUnreachable"
+    """This one and the following: the condition of that name becomes True."""
+    DEVICES_NOT_COUNTED = "DevicesNotCounted"
+    PRIORITY_IGNORED = "PriorityIgnored"
+    FIELDS_IGNORED = "FieldsIgnored"
+    FLAGS_NOT_USED = "FlagsNotUsed"
+    POD_PRIORITY_IGNORED = "PodPriorityIgnored"
+    PODS_GIVEN_UP = "PodsGivenUp"
+    PODS_NOT_STARTED = "PodsNotStarted"
+    FLAPPING = "Flapping"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event on the job: `type` is Normal or Warning."""
+    """An event on a job or a foreign pod: `type` is Normal or Warning."""
 
-    reason: str
+    reason: EventReason
     message: str
     type: str = "Normal"
 

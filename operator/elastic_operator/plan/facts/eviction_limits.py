@@ -43,6 +43,6 @@ class EvictionLimits:
     longest_waiting: PreemptorKey | None = None
     reserved_evictions: int = 0
 
-    def withheld_from(self, preemptor: PreemptorKey) -> int:
+    def reserved_for_others_than(self, preemptor: PreemptorKey) -> int:
         """The number of evictions of the cluster's limit that are reserved for another preemptor."""
         return self.reserved_evictions if self.longest_waiting is not None and self.longest_waiting != preemptor else 0

@@ -27,7 +27,8 @@ What it demands:
     remaining_pods  the demand of a job that gets no new pods
 
 The writes for it:
-    deferred_release the grant of a job that releases pods later, because it is unknown whether others can use the room
+    deferred_release which pods are released later, because it is unknown whether others can use the room; the grant
+                    meanwhile
     reconcile       the plan: which pods are created and deleted
     resize          records a change of size in the status and an event
     plan_writes     the deletes, the creates, and the status

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_api.status import ChangeReason
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import seconds, status_time
@@ -57,7 +57,7 @@ def replace_lost_pods(obs: Observation, now: float) -> Observation:
     if not obs.members:
         obs = count_losses(obs, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
-        return replace_all(obs, Event("NewIncarnation", text, "Warning"))
+        return replace_all(obs, Event(EventReason.NEW_INCARNATION, text, "Warning"))
     if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
         return count_losses(obs, lost, now)
     obs = next_master(count_losses(obs, lost, now, reason=ChangeReason.MASTER_LOST), now)
@@ -77,7 +77,7 @@ def end_without_master(obs: Observation, now: float) -> Observation:
     if now < until:
         return obs.again_at(until)
     text = f"No master has run for {timeout} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
-    return replace_all(obs, Event("NewIncarnation", text, "Warning"))
+    return replace_all(obs, Event(EventReason.NEW_INCARNATION, text, "Warning"))
 
 
 def next_master(obs: Observation, now: float) -> Observation:
@@ -98,7 +98,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     if obs.status.finished:
         return obs
     if not obs.members:
-        event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
+        event = Event(EventReason.NEW_INCARNATION, f"{text} All pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, event)
     obs = next_master(obs, now).with_status(replicas=len(others))
     return obs.decided(_replaced(text, obs), [obs.deletion(master, short_failure(master))])
@@ -111,4 +111,4 @@ def _had_master(obs: Observation) -> bool:
 
 def _replaced(why: str, obs: Observation) -> Event:
     text = joined(why, f"The operator creates master {obs.status.master_epoch}.", "The other pods stay.")
-    return Event("MasterReplaced", text, "Warning")
+    return Event(EventReason.MASTER_REPLACED, text, "Warning")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, StatusFields, Training
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import sentence
@@ -42,7 +42,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
         return obs
-    event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
+    event = Event(EventReason.NEW_INCARNATION, f"{text} All pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, event)
 
 

@@ -62,4 +62,4 @@ def without_pods(obs: Observation, now: float) -> Plan:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
     over = not lasts(expiry, ONCE_SECONDS, now)
-    return replace(plan, delete_job=over, requeue_at=min(plan.requeue_at, expiry))
+    return replace(plan, delete_job=True) if over else replace(plan, requeue_at=min(plan.requeue_at, expiry))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from elastic_api.status import ChangeReason, ConditionType, StatusFields
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.text import Reason, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import active_for, uses_nodes
@@ -43,7 +43,8 @@ def complete_on_success(obs: Observation, now: float) -> Observation:
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
             obs = obs.with_status(completion_time=status_time(now), retry=None, failed_size=None)
-            return obs.with_condition(ConditionType.SUCCEEDED, True, why, now).decided(Event(*why))
+            obs = obs.with_condition(ConditionType.SUCCEEDED, True, why, now)
+            return obs.decided(Event(EventReason.SUCCEEDED, why.message))
     return obs
 
 
@@ -51,7 +52,7 @@ def suspend(obs: Observation, now: float) -> Observation:
     """Release all pods of a suspended job. Its next pods are of another incarnation."""
     if not obs.spec.suspend or not obs.members:
         return obs
-    event = Event("ScaledDown", f"{pods_are(len(obs.members))} deleted, because spec.suspend is true.")
+    event = Event(EventReason.SCALED_DOWN, f"{pods_are(len(obs.members))} deleted, because spec.suspend is true.")
     return _stopped(obs, now, "spec.suspend is true.", event)
 
 
@@ -60,7 +61,8 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
-    event = Event("NewIncarnation", "The template was changed while the job was suspended; all pods are replaced.")
+    text = "The template was changed while the job was suspended; all pods are replaced."
+    event = Event(EventReason.NEW_INCARNATION, text)
     return _stopped(obs, now, "The template was changed.", event)
 
 
@@ -125,5 +127,5 @@ def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa
             f"The back-off continues. {ended} edits have already ended a back-off since the job last ran for ten"
             " minutes; further edits do not."
         )
-        return obs.with_event(Event("ScaleUpBlocked", text))
+        return obs.with_event(Event(EventReason.SCALE_UP_BLOCKED, text))
     return obs.with_status(failed_size=None, waits_ended_by_edits=ended + 1)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LOST, MAX_AVOIDED, ChangeReason, Retry, RetryCause
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
@@ -21,6 +21,7 @@ from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_no
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
+from elastic_worker.contract import ROLE_MASTER
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
@@ -32,18 +33,27 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
-    if obs.members and obs.status.replicas and not has_master:
+    if obs.members and obs.status.replicas and not has_master and not _has_no_master_yet(obs):
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and has_master):
         return obs
     obs = count_losses(obs, lost, now)
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
-        return replace_all(obs, Event("MasterReplaced", text, "Warning"))
+        return replace_all(obs, Event(EventReason.MASTER_REPLACED, text, "Warning"))
     if node_is_lost(obs) and not trains_on(obs):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
-        return replace_all(obs, Event("NewIncarnation", text, "Warning"))
+        return replace_all(obs, Event(EventReason.NEW_INCARNATION, text, "Warning"))
     return obs
+
+
+def _has_no_master_yet(obs: Observation) -> bool:
+    """Whether no master of this incarnation was created yet, because a late pod of an earlier incarnation had its name:
+    the only master in the last status is one that leaves, and no object shows another one.
+    """
+    masters = [pod for pod in obs.status.pods if pod.role == ROLE_MASTER]
+    leaves = bool(masters) and all(pod.phase == "Terminating" for pod in masters)
+    return leaves and not any(pod.role == ROLE_MASTER for pod in present_pods(obs))
 
 
 def lost_count(obs: Observation) -> int:
@@ -71,7 +81,7 @@ def count_losses(
     obs = _wait_if_repeated(obs, now, why, reasons=reasons, excused=excused)
     obs = obs.with_change(now, previous, previous - lost, reason, why, excused=excused)
     first = obs.write_status_first or reason == ChangeReason.MASTER_LOST or not (excused and _is_seen_again(obs))
-    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+    event = Event(EventReason.NODE_LOST if node_is_lost(obs) else EventReason.POD_LOST, why, "Warning")
     return replace(obs.with_event(event), write_status_first=first)
 
 

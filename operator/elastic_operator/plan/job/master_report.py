@@ -8,7 +8,7 @@ from itertools import accumulate
 from elastic_api.status import MAX_METRICS, Change, ChangeReason, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
 from elastic_api.times import span
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import lasts, seconds, status_time
@@ -183,4 +183,4 @@ def _formed(report: GroupReport, latest: GroupChange | None) -> Event:
     if latest is not None and latest.lost_steps:
         steps = "1 step is" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are"
         texts.append(f"{steps} repeated.")
-    return Event("GenerationFormed", " ".join(texts))
+    return Event(EventReason.GENERATION_FORMED, " ".join(texts))

@@ -14,7 +14,7 @@ from typing import Unpack
 
 from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, StatusFields
-from elastic_operator.plan.facts.decisions import DeletePod, Event
+from elastic_operator.plan.facts.decisions import DeletePod, Event, EventReason
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import Reason
@@ -25,8 +25,9 @@ class NodeState(Enum):
     """The state of a node that is not Ready."""
 
     UNDECIDED = "undecided"
+    """It has not been away for long enough, or the logs of the other pods are still read (146)."""
     LOST = "lost"
-    """It has not been Ready for too long."""
+    """It has been away for too long, or is out of service."""
     KEPT = "kept"
     """It would be lost if fewer nodes were away at once (86)."""
     TRAINING = "training"
@@ -140,7 +141,8 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
     """The job, ended as failed."""
     obs = obs.with_status(completion_time=status_time(now), retry=None, failed_size=None)
     obs = obs.with_condition(ConditionType.FAILED, True, Reason(reason, message), now)
-    return obs.decided(Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning"))
+    limit = EventReason.RESTART_LIMIT_REACHED
+    return obs.decided(Event(limit if reason == limit else EventReason.FAILED, message, "Warning"))
 
 
 def replace_all(obs: Observation, event: Event) -> Observation:

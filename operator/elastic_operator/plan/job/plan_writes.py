@@ -49,8 +49,12 @@ def _for_older_crd(obs: Observation) -> Observation:
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
-    """The deletions for reasons of the job's own; on a lost node also of pods that are being deleted."""
-    return tuple(one for one in obs.to_delete if one.pod.deleting_since is None or one.force)
+    """The deletions for reasons of the job's own. On a lost node a pod that is being deleted is deleted again, without
+    its grace; if it then stays, a finalizer keeps it.
+    """
+    return tuple(
+        one for one in obs.to_delete if one.pod.deleting_since is None or (one.force and one.pod.grace_seconds)
+    )
 
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:

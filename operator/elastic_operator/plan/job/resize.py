@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import floor
 
 from elastic_api.status import ChangeReason, SizeReason, StatusFields
-from elastic_operator.plan.facts.decisions import Event, Grant
+from elastic_operator.plan.facts.decisions import Event, EventReason, Grant
 from elastic_operator.plan.facts.job import listed_workers
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
@@ -40,7 +40,7 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     else:
         return obs
     to_delete = [obs.deletion(pod, why) for pod in obs.members]
-    return replace(end_incarnation(obs).decided(Event("NewIncarnation", after), to_delete), members=())
+    return replace(end_incarnation(obs).decided(Event(EventReason.NEW_INCARNATION, after), to_delete), members=())
 
 
 def _is_starting(obs: Observation) -> bool:
@@ -74,21 +74,23 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or status_time(now)
         update["turn_started"] = None if needs_nodes else status_time(now)
-        reason, event = ChangeReason.STARTED, Event("ScaledUp", f"The job starts with {pods(after)}.")
+        reason, event = ChangeReason.STARTED, Event(EventReason.SCALED_UP, f"The job starts with {pods(after)}.")
         if needs_nodes:
-            reason, event = ChangeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
+            reason, event = ChangeReason.WAITING_FOR_NODES, Event(EventReason.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
-        reason, event = ChangeReason.SCALED_UP, Event("ScaledUp", f"The job grows from {before} to {pods(after)}.")
+        text = f"The job grows from {before} to {pods(after)}."
+        reason, event = ChangeReason.SCALED_UP, Event(EventReason.SCALED_UP, text)
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
         is_preempted = after == 0 and grant.preemptors
-        event = Event(reason, f"The job is preempted: {why}" if is_preempted else _shrinks(before, after, why))
+        text = f"The job is preempted: {why}" if is_preempted else _shrinks(before, after, why)
+        event = Event(EventReason(reason), text)
     if after > before and grant.victim_jobs:
         give = "gives" if len(grant.victim_jobs) == 1 else "give"
         victims = f"{listed(names_of(grant.victim_jobs))} {give} up pods for it."
-        event = Event("QuotaReclaimed", f"{event.message} {victims}")
+        event = Event(EventReason.QUOTA_RECLAIMED, f"{event.message} {victims}")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     write_first = obs.write_status_first or (after < before and not _is_found_again(obs, grant))
@@ -107,7 +109,8 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
         return obs
     smaller = why_smaller(grant)
     why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
-    return obs.with_change(now, assignment.replicas, assignment.replicas, *why).with_event(Event(*why))
+    event = Event(EventReason(why.code), why.message)
+    return obs.with_change(now, assignment.replicas, assignment.replicas, *why).with_event(event)
 
 
 def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
@@ -127,7 +130,7 @@ def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
         target_replicas=after,
         resizes=status.resizes + 1,
     )
-    event = Event(why.code, _shrinks(before, after, why.message))
+    event = Event(EventReason.QUOTA_RECLAIMED, _shrinks(before, after, why.message))
     return obs.with_change(now, before, after, *why).with_event(event)
 
 

@@ -18,7 +18,7 @@ from elastic_operator.plan.job.observation import Observation, is_running, prese
 SURVIVOR_READ_SECONDS = 20.0
 """The logs are read for at least this long before a node is given up. A group needs 10 s to form without a lost pod.
 Process 1 and the reading of logs need some more. Kubernetes notices only after 40 s that a node is off. A survivor that
-is lost meanwhile does not begin this time again: else pods that come and go would postpone the end without limit.
+is lost meanwhile does not restart this time; otherwise pods that come and go would postpone the end without limit.
 """
 BEGIN_SECONDS = 5.0
 """A working operator begins the reading within this time."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import Retry, RetryCause
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import joined, listed, sentence
@@ -36,7 +36,7 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     them = "this pod, which" if len(going) == 1 else "these pods, which"
     again = f"The operator creates {them} had not started, elsewhere."
     text = joined(f"{listed([pod.name for pod in going])} cannot start: {why[going[0].uid]}", again)
-    event, staying = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
+    event, staying = Event(EventReason.PODS_PLANNED_ANEW, text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=staying)))
     names = {pod.name for pod in going}
     # So `record_lost_pods` does not count them as lost.
@@ -58,7 +58,7 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
     text = joined(obs.job.needs_edit, "The job's other pods are deleted, because they are fewer than its minimum.")
-    event = Event("ScaleUpBlocked", text, "Warning")
+    event = Event(EventReason.SCALE_UP_BLOCKED, text, "Warning")
     return replace_all(obs.with_status(target_replicas=0), event)
 
 
@@ -156,7 +156,7 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
         cause=cause,
     )
     obs = obs.with_status(failed_size=failed, replicas=len(staying))
-    event = Event("ScaleUpBlocked", joined(why, f"The operator retries in {wait:.0f} s."), "Warning")
+    event = Event(EventReason.SCALE_UP_BLOCKED, joined(why, f"The operator retries in {wait:.0f} s."), "Warning")
     if starts_over:
         return replace_all(obs.with_status(target_replicas=0), event)
     to_delete = [obs.deletion(pod, why) for pod in obs.members if pod not in staying]

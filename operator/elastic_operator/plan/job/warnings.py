@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from elastic_api.status import ConditionType, RetryCause, SizeReason
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
@@ -39,7 +39,7 @@ def warn(obs: Observation, now: float) -> Observation:
         reason = reasons.get(kind, Reason("Over", ""))
         obs = obs.with_condition(kind, kind in reasons, reason, now)
         if kind not in warned:
-            obs = obs.with_event(Event(kind.value, reason.message, "Warning"))
+            obs = obs.with_event(Event(EventReason(kind), reason.message, "Warning"))
     return obs
 
 

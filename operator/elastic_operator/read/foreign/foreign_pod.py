@@ -8,62 +8,28 @@ room of a pod that another program has nominated is the pod's own in any case (2
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.plan.facts.requirements import PodShape
-from elastic_operator.plan.facts.times import lasts
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
+from elastic_operator.read.foreign.nomination_backoffs import PodBackoff
 from elastic_operator.read.foreign.reservation import Reservation
 
-MAX_BACKOFFS = 10_000
-NOMINATION_RETRY_SECONDS = 30.0
-"""A pod that could not be nominated is not tried again for this long."""
 NEVER_PREEMPTS = "Never"
 RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """The known facts on the claims of a namespace with these names."""
-
-
-class PodBackoff(NamedTuple):
-    """A pod's back-off: until when (epoch seconds), and why."""
-
-    until: float
-    why: str
-
-
-class NominationProgress:
-    """The nominator's news that no object shows: pods in back-off, and `cleared_nodes`, on which pods are about to be
-    evicted for a foreign pod. `now` gives the time (epoch seconds).
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._backoffs: dict[str, PodBackoff] = {}
-        self.cleared_nodes: Set[str] = frozenset()
-
-    def backoff(self, uid: str) -> PodBackoff | None:
-        """The back-off of that foreign pod; None if there is none."""
-        known = self._backoffs.get(uid)
-        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
-            del self._backoffs[uid]
-            return None
-        return known
-
-    def back_off(self, uid: str, seconds: float, why: str) -> None:
-        drop_older_half(self._backoffs, MAX_BACKOFFS)
-        self._backoffs[uid] = PodBackoff(self._now() + seconds, why)
 
 
 class ForeignPodSettings(NamedTuple):
@@ -94,7 +60,7 @@ def foreign_pod_of(
     """The foreign pod, None if no room is for it; and until when (epoch seconds) that stays the same."""
     holds, nominated = reservation.is_in_force(now), context.nominated if not reservation.node else ""
     if not nominated and not _is_ours_to_help(pod, settings, is_reserved=holds):
-        return None, inf
+        return None, context.backoff.until if context.backoff else inf
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.allocation.flavors)
     avoided = reservation.avoided(now)

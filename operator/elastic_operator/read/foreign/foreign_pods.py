@@ -6,7 +6,7 @@ A pod is read again (`foreign_pod`) only when the pod or its context changes, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -15,12 +15,12 @@ import msgspec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.decisions import Nomination
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
     ForeignPodSettings,
-    NominationProgress,
     PodContext,
     Volumes,
     claims_of,
@@ -29,7 +29,8 @@ from elastic_operator.read.foreign.foreign_pod import (
 )
 from elastic_operator.read.foreign.gang_key import gang_of
 from elastic_operator.read.foreign.gang_nodes import GangNodes
-from elastic_operator.read.foreign.reservation import Reservation, is_annotated, is_renewable, reservation_of
+from elastic_operator.read.foreign.nomination_backoffs import NominationBackoffs
+from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.read.foreign.whole_gangs import WholeGangs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
@@ -66,7 +67,7 @@ class ForeignPods:
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
     written again. `again_at_epoch` is when any of this changes without an event.
 
-    `progress` is the nominator's news.
+    `backoffs` has the pods that could not be nominated.
     """
 
     def __init__(
@@ -78,14 +79,16 @@ class ForeignPods:
         clock: ServerClock,
         volumes: Volumes,
         quarantine: Quarantine,
-        progress: NominationProgress,
+        backoffs: NominationBackoffs,
     ) -> None:
         self._ledger, self._nodes, self._quarantine = ledger, nodes, quarantine
         self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
         self._reservation_seconds = settings.reclaim.reservation_seconds
-        self._clock, self._volumes, self._progress = clock, volumes, progress
+        self._clock, self._volumes, self._backoffs = clock, volumes, backoffs
         self._waiting: dict[str, WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
+        self._cleared_nodes: Set[str] = frozenset()
+        """The nodes on which pods are about to be evicted for a foreign pod, by the last pass."""
         self._all: tuple[ForeignPod, ...] = ()
         self.expired: tuple[WaitingPod, ...] = ()
         self.renewable: tuple[WaitingPod, ...] = ()
@@ -153,12 +156,18 @@ class ForeignPods:
             waiting
             for waiting in self._waiting.values()
             if is_renewable(waiting.pod, waiting.reservation, now)
-            and (rivals or not waiting.waits or is_annotated(waiting.pod) or may_evict(waiting.pod))
+            and (rivals or not waiting.waits or may_evict(waiting.pod))
         )
 
-    def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """Note the pods (uids) that got places in a pass; see `WholeGangs.note_served`."""
-        first_backoffs = self._gangs.note_served(uids, tried, now)
+    def note_served(
+        self, nominations: Sequence[Nomination], over_limit: Set[str], tried: Set[str], now: float
+    ) -> list[frozenset[str]]:
+        """Note the nominations of a pass, and the pods (uids) that wait for a limit on evictions. For `tried` and the
+        result see `WholeGangs.note_served`.
+        """
+        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
+        served = over_limit | {nomination.uid for nomination in nominations}
+        first_backoffs = self._gangs.note_served(served, tried, now)
         self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
         return first_backoffs
 
@@ -188,7 +197,7 @@ class ForeignPods:
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         reservation = self._in_its_gang(gang, written)
         waits = bool(reservation.node) and (
-            self._ledger.has_terminating_pods(reservation.node) or reservation.node in self._progress.cleared_nodes
+            self._ledger.has_terminating_pods(reservation.node) or reservation.node in self._cleared_nodes
         )
         key = (context, self._clock.stepped, waits, reservation.node)
         if seen and seen.key == key and now < seen.until:
@@ -201,7 +210,7 @@ class ForeignPods:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
         volumes = self._volumes(meta.namespace, claims_of(pod))
-        return PodContext(nominated if is_there else "", self._progress.backoff(meta.uid), volumes)
+        return PodContext(nominated if is_there else "", self._backoffs.backoff(meta.uid), volumes)
 
     def _prolonged(
         self, reservation: Reservation, before: WaitingPod | None, now: float, *, waits: bool, moved: bool

@@ -4,13 +4,13 @@ operator made it.
 `status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
 sets the field must clear it (41). The condition is part of the same write. It says until when the pod has the place,
 and on which nodes earlier reservations ran out, so that a new leader finds everything there (45). Both fields are in
-the status, which no user may write. Releases up to 0.2 used an annotation instead of the condition; users could forge
-it.
+the status, which no user may write.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
@@ -28,10 +28,12 @@ _MAX_TIMES = 10
 """After this many reservations ran out on a node, the time does not grow any more."""
 MAX_AVOIDED = 16
 """The most nodes that are remembered for one pod; the earliest nodes are forgotten first."""
-MAX_ANNOTATION = 16_384
-"""The longest annotation that is read: three times the length of the longest one that the operator wrote."""
-MAX_ANNOTATED_SECONDS = 600.0
-"""An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
+MAX_VICTIMS = 10_000
+"""The most victims that a reservation names: more than two of the largest jobs have pods. Kubernetes does not limit the
+message of a pod's condition, but etcd takes no request over 1.5 MiB. A reservation of this many victims has 0.4 MB.
+"""
+MAX_CHARACTERS = 1_048_576
+"""A longer text is not read: the operator writes none."""
 CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
 """A reservation that begins more than this in the future was written before the clock was set back."""
@@ -41,17 +43,17 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    `victims` are the pods (uids) that make room for the pod (203). No node is reserved for the pod before
-    `backoff_until` (139).
+    `victims` are the pods (uids) that make room for the pod (203); the first `MAX_VICTIMS` of them are written. No node
+    is reserved for the pod before `backoff_until` (139).
     """
 
     node: str = ""
     since: float = 0.0
     until: float = 0.0
-    avoid: dict[str, Attempts] = {}
+    avoid: Annotated[dict[str, Attempts], msgspec.Meta(max_length=MAX_AVOIDED)] = {}
     backoff_until: float = msgspec.field(name="rests_until", default=0.0)
     """The conditions of pods have this time by its older name."""
-    victims: tuple[str, ...] = ()
+    victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_VICTIMS)] = ()
 
     def is_in_force(self, now: float) -> bool:
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
@@ -83,7 +85,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _believed(times: int) -> int:
-    """The number, cut to 0 and `_MAX_TIMES`, because anybody may have written an annotation."""
+    """The number, cut to 0 and `_MAX_TIMES`, whatever is written."""
     return min(max(times, 0), _MAX_TIMES)
 
 
@@ -94,9 +96,7 @@ def reservation_of(pod: Pod) -> Reservation:
     kube-scheduler removes a nomination after each failed try; the reservation stays, see `is_renewable`.
     """
     condition = find_condition(pod.status.conditions, CONDITION)
-    if condition is None:
-        return _annotated(pod)
-    found = _read(condition.message)
+    found = _read(condition.message) if condition is not None else Reservation()
     return (
         found
         if pod.status.nominated_node_name in (found.node, "")
@@ -104,43 +104,25 @@ def reservation_of(pod: Pod) -> Reservation:
     )
 
 
-def condition_of(reservation: Reservation, pod: Pod, now: float) -> dict[str, str]:
-    """The condition that shows this reservation of the pod, as `reservation_of` reads it; `now` is epoch seconds."""
-    if is_annotated(pod) and pod.metadata.annotations.reserved:  # which may have been forged
-        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
+def condition_of(reservation: Reservation, now: float) -> dict[str, str]:
+    """The condition that shows this reservation, as `reservation_of` reads it; `now` is epoch seconds."""
+    written = msgspec.structs.replace(reservation, victims=reservation.victims[:MAX_VICTIMS])
     return {
         "type": CONDITION,
         "status": "True" if reservation.node else "False",
         "reason": "NodeReserved" if reservation.node else "NoNodeReserved",
-        "message": msgspec.json.encode(reservation).decode(),
+        "message": msgspec.json.encode(written).decode(),
         "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
     }
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
-    """Whether the reservation must be written again: it is in force, but its nomination was removed, or it is only an
-    annotation.
-    """
-    return reservation.is_in_force(now) and (not pod.status.nominated_node_name or is_annotated(pod))
-
-
-def is_annotated(pod: Pod) -> bool:
-    """Whether the reservation is only in an annotation, and not in a condition of the pod."""
-    return find_condition(pod.status.conditions, CONDITION) is None
-
-
-def _annotated(pod: Pod) -> Reservation:
-    """The reservation in an annotation of a release before 0.3, if the pod has its nomination, too.
-
-    Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and does not
-    count after that.
-    """
-    found = _read(pod.metadata.annotations.reserved)
-    return found if found.node and pod.status.nominated_node_name == found.node else Reservation()
+    """Whether the reservation must be written again: it is in force, but its nomination was removed."""
+    return reservation.is_in_force(now) and not pod.status.nominated_node_name
 
 
 def _read(text: str) -> Reservation:
-    if not text or len(text) > MAX_ANNOTATION:
+    if not text or len(text) > MAX_CHARACTERS:
         return Reservation()
     try:
         return msgspec.json.decode(text, type=Reservation)

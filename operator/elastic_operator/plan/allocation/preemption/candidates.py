@@ -15,6 +15,7 @@ from enum import IntEnum
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
+from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.demand import Member
@@ -31,8 +32,8 @@ class UnitKind(IntEnum):
 
     OWN = 0
     """A worker of the preemptor itself beyond its minimum, when its master is missing."""
-    RESERVED_PLACEMENT = 1
-    """A placement that is held for a job that has waited too long (37)."""
+    SET_ASIDE = 1
+    """A placement that is set aside for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
     INCOMPLETE = 3
@@ -72,18 +73,17 @@ class VictimUnit:
         return [*self.members, *(self.entry.requirements(placement.role).shape for placement in self.placements)]
 
     @property
-    def victim_order(self) -> tuple[int, float, int, bool, int]:
-        """Sort key: jobs of lower priority first, then those that lose no work by a change of size (170), then younger
-        ones; within a job workers, the highest index first, then the master.
-        """
+    def order_in_job(self) -> tuple[bool, int]:
+        """Sort key within the job: workers first, the highest index first, then the master."""
         index = _LAST if self.placements else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
-        return *victim_order(self.entry, whole=self.whole), is_master, -index
+        return is_master, -index
 
 
 def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """Sort key: the job that loses pods first; see `VictimUnit.victim_order`. If a `whole` job is preempted, the cost
-    of a change of size does not count: in any mode the job loses its work since the last checkpoint.
+    """Sort key: jobs of lower priority lose pods first, then those that lose no work by a change of size (170), then
+    younger ones. If a `whole` job is preempted, the cost of a change of size does not count: in any mode the job loses
+    its work since the last checkpoint.
     """
     demand = entry.demand
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.position
@@ -91,7 +91,8 @@ def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]
 
 def unit_order(unit: VictimUnit, check: PreemptionCheck) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    return unit.kind, -check.share_value(unit.entry.account), *unit.victim_order
+    order = victim_order(unit.entry, whole=unit.whole)
+    return unit.kind, -check.share_value(unit.entry.account), *order, *unit.order_in_job
 
 
 class Candidates:
@@ -133,20 +134,25 @@ class Candidates:
         """The jobs that can spare a worker with that many GPUs, in the order of preemption: those of other teams, or if
         there is none of these, those of the preemptor's own team.
         """
-        preemptor = self._preemptor
-        jobs: Iterable[Entry] = [entry for entry in victim_jobs if not self._in_team(entry)]
-        if not jobs and (preemptor.has_master or not preemptor.kept):  # else its own workers are preempted first
-            jobs = self._state.queues.by_team[preemptor.team]
+        jobs = [entry for entry in victim_jobs if not self._in_team(entry)] or self._running_in_team(gpus)
         able = [
             entry
             for entry in jobs
-            if entry.worker.gpus >= gpus
-            and entry is not preemptor
-            and entry.spare_workers
-            and entry.has_minimum
-            and self._has_candidates(entry)
+            if entry.worker.gpus >= gpus and entry.spare_workers and entry.has_minimum and self._has_candidates(entry)
         ]
         return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
+
+    def _running_in_team(self, gpus: int) -> list[Entry]:
+        """The other jobs of the preemptor's team. The list is empty for growth, and if something cheaper than a running
+        worker of these jobs may be preempted: a worker of the preemptor, a planned pod, a placement set aside, or, if
+        no `gpus` are lacking, a pod without GPUs.
+        """
+        preemptor = self._preemptor
+        if self._growing or gpus <= 0 or (preemptor.kept and not preemptor.has_master):
+            return []
+        others = [entry for entry in self._state.queues.by_team[preemptor.team] if entry is not preemptor]
+        cheaper = (one for one in others if one.placements and (one.spare_workers or one.has_placements_set_aside))
+        return [] if any(cheaper) else others
 
     def victim_jobs(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs from whose accounts at least one GPU may be taken.
@@ -228,7 +234,7 @@ class Candidates:
     def _single_pods(
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
     ) -> list[VictimUnit]:
-        """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
+        """The units that are preempted one by one. Once the first unit is preempted, this returns the others."""
         planned = [placement for placement in placements if placement.role == ROLE_WORKER]
         workers = [member for member in members if member.role != ROLE_MASTER]
         if entry is self._preemptor:
@@ -236,9 +242,9 @@ class Candidates:
             return _singles(UnitKind.OWN, entry, workers[:spare], ())
         if entry.has_minimum:
             return _singles(UnitKind.SURPLUS, entry, workers, planned)[: entry.spare_workers]
-        if entry.has_reserved_placements:
+        if entry.has_placements_set_aside:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return _singles(UnitKind.RESERVED_PLACEMENT, entry, (), placements) if may_be_preempted else []
+            return _singles(UnitKind.SET_ASIDE, entry, (), placements) if may_be_preempted else []
         return [] if entry.admitted else _singles(UnitKind.INCOMPLETE, entry, workers, planned)
 
     def _whole_job(
@@ -251,7 +257,7 @@ class Candidates:
             kind, may_be_preempted = UnitKind.JOB, self._ends_jobs and self._may_be_preempted_whole(entry)
         else:
             kind = UnitKind.INCOMPLETE_JOB
-            may_be_preempted = not (entry.has_reserved_placements or entry.admitted)
+            may_be_preempted = not (entry.has_placements_set_aside or entry.admitted)
         if not may_be_preempted:
             return None
         held = sum(member.gpus for member in entry.kept)
@@ -273,7 +279,7 @@ def preemptible_gpus(state: AllocationState, entry: Entry, preemptor: Entry) -> 
         return 0 if entry.has_master else entry.spare_workers * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.has_reserved_placements and entry.demand.priority >= preemptor.demand.priority:
+    if entry.has_placements_set_aside and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.has_minimum:
         return 0 if entry.admitted else entry.gpus
@@ -285,22 +291,22 @@ def preemptible_gpus_of_team(state: AllocationState, preemptor: Entry) -> int:
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("preemptible", key)
+    known = state.this_pass.answers.get(Question.PREEMPTIBLE_GPUS, key)
     if known is None:
         known = sum(
             preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.this_pass.answers.put("preemptible", key, known)
+        state.this_pass.answers.put(Question.PREEMPTIBLE_GPUS, key, known)
     return known
 
 
 def _team_has_preemptible_gpus(state: AllocationState, preemptor: Entry) -> bool:
     """Whether anything can be preempted from a job of the preemptor's team for the preemptor's minimum."""
     key = _within_team_key(state, preemptor)
-    known = state.this_pass.answers.get("any preemptible", key)
+    known = state.this_pass.answers.get(Question.ANY_PREEMPTIBLE, key)
     if known is None:
         known = any(preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_team[preemptor.team])
-        state.this_pass.answers.put("any preemptible", key, known)
+        state.this_pass.answers.put(Question.ANY_PREEMPTIBLE, key, known)
     return bool(known)
 
 

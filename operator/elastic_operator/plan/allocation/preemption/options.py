@@ -59,7 +59,7 @@ class Options:
         return option
 
     def _cached_options(self, role: str, need: int, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> OptionHeap:
-        """The options of an equivalent preemptor, if this one has no pods of its own to release (44)."""
+        """The options of an equivalent preemptor, if the preemptor has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
         equivalent = None if own else equivalence_key(self._state, preemptor)
@@ -98,8 +98,8 @@ class Options:
     def _quick_option(self, role: str, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> Option | None:
         """The cheapest option among running pods: one worker of the weakest job, with no more GPUs than needed.
 
-        A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. It is
-        not looked for, because that takes a look at all nodes.
+        A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. No such
+        place is searched for, because all nodes would have to be examined.
         """
         requirements, board = self._preemptor.requirements(role), self._state.board
         if not requirements.gpus:
@@ -142,7 +142,8 @@ class Options:
 
     def _present_price(self, option: Option, check: PreemptionCheck) -> tuple[float, ...]:
         """The option's price by the present share values (192). If other units could be chosen by now, or a victim job
-        has lost pods on other nodes, only a new look at the node can give it; the answer is the last price then.
+        has lost pods on other nodes, only another examination of the node gives that price; then this is the last
+        price.
         """
         changed = self._state.this_pass.changed
         if not option.has_no_alternative or any(unit.entry in changed for unit in option.units):

@@ -37,7 +37,7 @@ def preempt(
         done = done and not state.quota_refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.victims[took:])
         gang = state.this_pass.current_gang  # is limited as a whole
-        if done and (gang or not state.victims.note_if_held_up(preemptor, went)):
+        if done and (gang or not state.victims.note_if_over_eviction_limit(preemptor, went)):
             return True
     state.undo_preemption(mark)
     return False
@@ -83,7 +83,7 @@ def fill_back(state: AllocationState) -> None:
 
 
 def _keep_own_places(state: AllocationState, entry: Entry) -> None:
-    """Keep own pods instead of as many new ones, where their room is free again. None is kept without the master."""
+    """Keep own pods instead of as many new ones, where their room is free again. Without the master, no pod is kept."""
     for member in list(state.released(entry)):
         placements = [placement for placement in entry.placements if placement.role == member.role]
         if placements and not _fill_back_by_swap(state, entry, member, placements) and member.role == ROLE_MASTER:
@@ -129,7 +129,7 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         state.has_its_room(entry, member)
         or any(state.board.has_room(o.requirements(placement.role)) for o, placement in placements)
     ):
-        return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
+        return None  # beside the pod there is no room for all planned pods, and none of these fits elsewhere
     mark, moved = state.journal.mark(), list[tuple[Entry, str]]()
     while not state.has_its_room(entry, member):
         if len(moved) == len(placements):

@@ -49,7 +49,9 @@ class PreemptionCheck:
 
     @property
     def is_within_guarantees(self) -> bool:
-        """Whether it stays within the guarantees at all levels: then a lower use would not entitle it to more."""
+        """Whether the preemptor stays within the guarantees at all levels. Then a lower use would not entitle it to
+        more GPUs.
+        """
         return all(self._used(account) + self.need <= account.guaranteed for account in self._path)
 
     def count_victims(self, victim_account: Account | None, *, pods: int, not_yet_held: int) -> None:

@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
+from elastic_operator.plan.allocation.preemption.candidates import (
+    Candidates,
+    UnitKind,
+    VictimUnit,
+    unit_order,
+    victim_order,
+)
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 
 
@@ -43,7 +49,9 @@ class VictimQueue:
         self._gone: set[Entry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(candidates.below_account(account))
-        """Jobs whose unit of all pods is not listed as it is now. It is listed when no single pod may be preempted."""
+        """Jobs whose unit of all pods is not listed as it is now. Such a unit is listed when no single pod may be
+        preempted.
+        """
         for entry in self._unlisted:
             self._list(self._singles, candidates.single_pods(entry))
 
@@ -61,9 +69,10 @@ class VictimQueue:
 
     def _list(self, heaps: _Heaps, units: Iterable[VictimUnit]) -> None:
         for unit in units:
+            order = victim_order(unit.entry, whole=unit.whole)
             kind = unit.not_yet_held, unit.kind is UnitKind.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
-            heappush(heap, _Listed((unit.kind, *unit.victim_order), next(self._places), unit))
+            heappush(heap, _Listed((unit.kind, *order, *unit.order_in_job), next(self._places), unit))
 
     def _take(self, heaps: _Heaps, check: PreemptionCheck) -> VictimUnit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
