@@ -85,6 +85,7 @@ IN_A_KEY = {
     "preemption_bar": "may_preempt; which bar it is, is for texts only",
     "may_preempt": "may_preempt, of a foreign pod",
     "may_preempt_at": "may_preempt",
+    "yields_until": "may_preempt",
     "waiting_since": "starves",
     "provisioning_pods": "alone",
     # of a foreign pod

@@ -7,7 +7,7 @@ gang are cleared, the gang is served before all others (171).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS, admit
 from elastic_operator.plan.allocation.entry import Entry
@@ -18,6 +18,18 @@ MAX_GANG_PODS_PER_PASS = 256
 
 A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the other gangs.
 """
+
+
+def is_large(gang: Collection[Entry]) -> bool:
+    """Whether more pods of the gang wait than a pass serves one by one. Until such a gang has its nodes, the jobs that
+    ended for it preempt no pods (217).
+    """
+    return len(gang) > MAX_NOMINATIONS_PER_PASS
+
+
+def has_nodes(gang: Collection[Entry]) -> bool:
+    """Whether nodes are reserved for waiting pods of the gang."""
+    return any(entry.reserved_node for entry in gang)
 
 
 def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
@@ -41,6 +53,8 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
     if not served or state.victims.note_if_over_eviction_limit(gang[0], taken):
         state.undo_preemption(mark)
         this_pass.pods_placed = placed
+    elif taken:
+        this_pass.large_gang_waits |= is_large(gang)
     this_pass.current_gang, this_pass.infeasible = "", known
 
 

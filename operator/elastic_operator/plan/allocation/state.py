@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.quota_refusal import QuotaRefusal, Rule, quota_refusal
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER
@@ -274,6 +274,16 @@ class AllocationState:
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
+
+    def preemption_bar(self, entry: Entry) -> PreemptionBar | None:
+        """Why no pods of others may be preempted for the entry; None if they may (139).
+
+        A job that has lost all its pods waits until a large gang has its nodes, for a minute at most (217).
+        """
+        is_preempted = not entry.size and (entry.preempted or self.now < entry.demand.yields_until)
+        if is_preempted and self.this_pass.large_gang_waits:
+            return PreemptionBar.GANG_FIRST
+        return entry.preemption_bar(self.now)
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""

@@ -13,6 +13,7 @@ from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.facts.waits import YIELD_SECONDS, whole_preemption
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.remaining_pods import member_of
 from elastic_operator.plan.job.unplaceable import may_preempt_at
@@ -44,6 +45,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
         may_preempt_at=may_preempt_at(failed),
+        yields_until=seconds(preemption.time) + YIELD_SECONDS if (preemption := whole_preemption(status)) else -inf,
         wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
