@@ -12,6 +12,7 @@ from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forb
 from elastic_operator.cluster.objects import CustomObject, Pod, decode
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.write_queue import Urgency
+from elastic_worker.contract import LABEL_INCARNATION
 from tests.cluster_unit.build import owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
 from tests.kit.requests import DENIED, conflict
@@ -107,6 +108,19 @@ async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
     api.fail("POST", 400)
     with pytest.raises(BadRequest):
         await api_requests.create_pod(session, manifest())
+
+
+@pytest.mark.parametrize("stored", ["", "7"])
+async def test_a_pod_whose_incarnation_a_webhook_changes_is_deleted_and_refused(api, session, stored):
+    def admit(_request, _plural, body):
+        body["metadata"]["labels"] = {LABEL_INCARNATION: stored}
+
+    api.memory.admission.append(admit)
+    with pytest.raises(
+        Forbidden, match=f"with '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
+    ):
+        await api_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
+    assert api.find(f"{PODS}/toy-worker-0") is None
 
 
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
