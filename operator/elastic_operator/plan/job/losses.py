@@ -15,12 +15,13 @@ from elastic_api.status import LOST, MAX_AVOIDED, ChangeReason, Retry, RetryCaus
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
+from elastic_operator.plan.facts.times import end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
+from elastic_operator.waits import doubled
 from elastic_worker.contract import ROLE_MASTER
 
 

@@ -14,11 +14,12 @@ from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import joined, listed, sentence
-from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
+from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, futile_backoff_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, master_of, replace_all
+from elastic_operator.waits import doubled
 from elastic_worker.contract import ROLE_MASTER
 
 
