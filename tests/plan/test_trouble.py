@@ -860,3 +860,14 @@ def test_workers_without_a_master_start_over_unless_a_late_master_of_an_earlier_
     status = make_status(replicas=1, target_replicas=2, pods=listed)
     planned = plan(make_job((make_pod("worker-0"),), status=status), make_grant(keep=["worker-0"], create=["master-0"]))
     assert planned.status.incarnation == incarnation
+
+
+@pytest.mark.parametrize("late", [{}, REFUSED], ids=["it waits", "its kubelet has refused it"])
+def test_a_late_master_of_an_earlier_incarnation_costs_no_loss(late):
+    pods = (make_pod("master-0", **late), make_pod("worker-0", incarnation=2))
+    grant = make_grant(keep=["worker-0"], create=["master-0"])
+    first = plan(make_job(pods, status=make_status(incarnation=2, replicas=0)), grant)
+    assert (names(first.deletes), first.slots) == (["toy-master-0"], ())
+    then = plan(make_job(pods[1:], status=first.status), grant)
+    assert (then.status.incarnation, then.status.restarts) == (2, 0)
+    assert [slot.role for slot in then.slots] == ["master"]

@@ -34,7 +34,7 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
-    if obs.members and obs.status.replicas and not has_master and not _has_no_master_yet(obs):
+    if obs.members and obs.status.replicas and not has_master and not has_no_master_yet(obs):
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and has_master):
         return obs
@@ -48,7 +48,7 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     return obs
 
 
-def _has_no_master_yet(obs: Observation) -> bool:
+def has_no_master_yet(obs: Observation) -> bool:
     """Whether no master of this incarnation was created yet, because a late pod of an earlier incarnation had its name:
     the only master in the last status is one that leaves, and no object shows another one.
     """

@@ -71,18 +71,17 @@ def back_off_after_rejection(obs: Observation, now: float) -> Observation:
     removed. A refusal counts once, although the feedback has it until all writes after it have succeeded.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
-        return obs
-    if _is_refused_already(obs.status.failed_size, len(obs.members) + 1, now):
+    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend or _is_counted(obs, now):
         return obs
     return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.pods_rejected)
 
 
-def _is_refused_already(failed: Retry | None, size: int, now: float) -> bool:
-    """Whether the job waits, because the API server has refused its pods at this size."""
+def _is_counted(obs: Observation, now: float) -> bool:
+    """Whether the job waits already, because the API server has refused its next pod."""
+    failed = obs.status.failed_size
     if failed is None or failed.cause is not RetryCause.FAILED_CREATE:
         return False
-    return now < seconds(failed.not_before) and (failed.size or 1) <= size
+    return now < seconds(failed.not_before) and (failed.size or 1) <= len(obs.members) + 1
 
 
 def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
