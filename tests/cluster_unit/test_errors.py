@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from elastic_operator.cluster import errors
@@ -14,6 +16,7 @@ from elastic_operator.cluster.errors import (
     RetryPolicy,
     api_error,
 )
+from tests.kit.requests import conflict
 
 AGAIN, LEADER, WAIT, USER, EDIT = RetryPolicy
 ANSWERS = {
@@ -21,7 +24,7 @@ ANSWERS = {
     401: WAIT,
     403: USER,
     404: WAIT,
-    409: AGAIN,
+    409: USER,
     410: USER,
     413: USER,
     422: USER,
@@ -43,6 +46,7 @@ OTHERS: list[tuple[ClusterError, RetryPolicy]] = [
     (NameTaken(""), USER),
     (api_error(404, b'{"reason": "NotFound", "details": {"name": "a"}}'), USER),
     (api_error(409, b'{"reason": "AlreadyExists"}'), USER),
+    (api_error(409, json.dumps({"message": conflict('pods "a"')}).encode()), AGAIN),
 ]
 
 

@@ -18,7 +18,6 @@ from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.decisions import Nomination
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.node import Node
-from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, ForeignPods
@@ -35,6 +34,7 @@ from elastic_operator.read.foreign.reservation import (
 )
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
+from elastic_operator.waits import Attempts
 from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0

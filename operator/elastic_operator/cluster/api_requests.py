@@ -33,7 +33,7 @@ from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, S
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_worker.contract import LABEL_JOB_NAME
+from elastic_worker.contract import LABEL_INCARNATION, LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -51,17 +51,31 @@ async def create_pod(session: Session, manifest: Mapping[str, Any]) -> Pod:
     Raises:
         NameTaken: the name belongs to a pod of others, or to one of ours that is still being deleted.
         BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
+        Forbidden, too: a mutating webhook changes the label of the incarnation.
         ClusterError: anything else.
     """
     try:
-        return decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
+        pod = decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
     except AlreadyExists:
         try:
             pod = decode(await session.get(_path(manifest, "pods")), Pod)
         except NotFound as error:
             raise NameTaken(f"Pod {manifest['metadata']['name']} was only just deleted.") from error
+    else:
+        await _reject_changed(session, pod, manifest)
     _require_ours(pod.metadata, manifest)
     return pod
+
+
+async def _reject_changed(session: Session, pod: Pod, manifest: Mapping[str, Any]) -> None:
+    """Raise Forbidden if a mutating webhook changes the label of the incarnation of a new pod. The pod is deleted: it
+    would count as one of another incarnation, and the operator would replace it forever.
+    """
+    meta, wanted = pod.metadata, manifest["metadata"].get("labels", {}).get(LABEL_INCARNATION, "")
+    if (found := meta.labels.incarnation) != wanted:
+        await delete_pod(session, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0)
+        how = f"with {found!r} in place of {wanted!r} in its label {LABEL_INCARNATION}"
+        raise Forbidden(f"pod {meta.name} was stored {how}: a mutating webhook changes it", status=403)
 
 
 async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:

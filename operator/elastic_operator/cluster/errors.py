@@ -119,7 +119,9 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409 on a change: the object, or its version, is not the one that the precondition names."""
+    """409 on a change: the object, or its version, is not the one that the precondition names. The 409 of a webhook or
+    a proxy is an `ApiError`: it comes again, however often the operator decides again.
+    """
 
     retry_policy = RetryPolicy.DECIDE_AGAIN
 
@@ -202,6 +204,8 @@ def refuses_pod(error: ApiError) -> bool:
     return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
 
 
+_CONFLICT = "Operation cannot be fulfilled on "
+"""The API server's own conflicts begin so (apimachinery: NewConflict)."""
 _BY_STATUS: Mapping[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,
@@ -229,15 +233,16 @@ def error_event(body: bytes) -> ApiError:
 def _error(status: int, body: Mapping[str, Any], *, header: str | None = None) -> ApiError:
     reason = str(body.get("reason") or "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    if kind is Conflict and reason == "AlreadyExists":
-        kind = AlreadyExists
+    message = str(body.get("message") or "no message")
+    if kind is Conflict and not message.startswith(_CONFLICT):
+        kind = AlreadyExists if reason == "AlreadyExists" else ApiError
     details = body.get("details")
     if not isinstance(details, Mapping):
         details = {}  # a gateway in between puts a list there
     if kind is NotFound and not details.get("name"):
         kind = NotServed
     return kind(
-        str(body.get("message") or "no message"),
+        message,
         status=status,
         reason=reason,
         retry_after=_wait(_seconds(header)) or _wait(details.get("retryAfterSeconds")),

@@ -15,7 +15,7 @@ from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused,
 from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job, JobFeedback
 from elastic_operator.plan.facts.text import joined
-from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+from elastic_operator.waits import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
