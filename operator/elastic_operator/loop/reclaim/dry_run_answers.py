@@ -131,7 +131,9 @@ class DryRunAnswers:
     def __init__(self, dirty_jobs: DirtyJobs, bar_changed: Callable[[], object]) -> None:
         self._dirty_jobs, self._bar_changed = dirty_jobs, bar_changed
         self._jobs: _Bars[_JobAnswers] = _Bars(self._mark)
-        self._silences: _Bars[Attempts] = _Bars(self._mark_namespace)
+        self._silences: _Bars[Attempts] = _Bars(
+            lambda silent: self._mark(*(uid for uid, (namespace, _) in self._read.items() if namespace == silent))
+        )
         """The namespaces in which the last questions got no answer (monotonic)."""
         self._read: dict[str, tuple[str, int]] = {}
         """The namespace of each job that was read, and the generation that its answers are about."""
@@ -277,9 +279,6 @@ class DryRunAnswers:
         """Mark these jobs, because something bars them now, or does not bar them any more."""
         self._dirty_jobs.mark(*uids)
         self._bar_changed()
-
-    def _mark_namespace(self, namespace: str) -> None:
-        self._mark(*(uid for uid, (name, _) in self._read.items() if name == namespace))
 
     def _end_silence(self, namespace: str) -> None:
         """Note that a question of the namespace was answered."""
