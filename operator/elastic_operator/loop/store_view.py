@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
@@ -93,12 +93,10 @@ class StoreView:
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self.reader.specs.forget_statuses(self.jobs())
         self._dirty_jobs.mark_all()
 
-    def read_again(self, uids: Collection[str]) -> None:
+    def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
-        self.reader.specs.forget_statuses(uids)
         self._dirty_jobs.mark(*uids)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -126,20 +124,21 @@ class StoreView:
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         return self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
 
-    def unread(self) -> Iterator[str]:
+    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:
         """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs that are deleted meanwhile are left
         out.
         """
-        changed = self._dirty_jobs.peek()
-        found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
+        changed, has_read = self._dirty_jobs.peek(), self.reader.specs.has_read
+        found = [
+            uid
+            for uid in self.jobs()
+            if (changed is None or uid in changed) and (body := self._stores.jobs.get(uid)) is not None
+            if not (is_observed(uid) and has_read(body))
+        ]
         for uid in found if len(found) > FEW_JOBS else ():
             body = self._stores.jobs.get(uid)
             if body is not None and self._is_mine(body):
                 yield uid
-
-    def _is_new(self, uid: str) -> bool:
-        body = self._stores.jobs.get(uid)
-        return body is not None and not self.reader.specs.has_read(body)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
