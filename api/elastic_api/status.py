@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer, WithJsonSchema
@@ -44,14 +43,8 @@ def shortened(text: str) -> str:
     return text[: MAX_MESSAGE - _KEPT_END - len(left_out)] + left_out + text[-_KEPT_END:]
 
 
-@lru_cache(maxsize=1024)
-def _shared(time: datetime) -> datetime:
-    """One object for equal times: the parts of a status have the same few times."""
-    return time
-
-
 Text = Annotated[str, AfterValidator(shortened)]
-Time = Annotated[AwareDatetime, AfterValidator(_shared), PlainSerializer(rfc3339, when_used="json")]
+Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
 class StatusModel(ApiModel):

@@ -15,9 +15,3 @@ def test_each_reason_for_a_size_is_either_the_grants_or_the_jobs_own() -> None:
 def test_each_field_of_a_status_has_its_type_where_fields_are_edited() -> None:
     hints = get_type_hints(JobStatus)
     assert get_type_hints(StatusFields) == {name: hints[name] for name in JobStatus.model_fields}
-
-
-def test_equal_times_of_a_status_are_one_object() -> None:
-    at = "2026-01-31T12:00:00Z"
-    status = JobStatus.model_validate({"startTime": at, "runningSince": at})
-    assert status.start_time is status.running_since

@@ -143,7 +143,7 @@ def make_controller(
         on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors, logs)
+    read, of_pods = (reader.specs, reader.shapes), (poller, survivors, logs)
     of_writes = (dry_runs, answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from elastic_operator.memory import SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ChangeTimes
@@ -65,7 +64,6 @@ class Planner:
         self._timed = timed
         self.plans = LastPlans()
         self.jobs = JobObserver(self.plans)
-        self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self.forget_allocation()
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -73,7 +71,6 @@ class Planner:
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.jobs.forget()
-        self._inputs.drop()
         self.forget_allocation()
 
     def forget_allocation(self) -> None:
@@ -93,21 +90,17 @@ class Planner:
         return jobs.obs, self._take_inputs(view, jobs)
 
     def _take_inputs(self, view: ClusterView, jobs: ObservedJobs) -> AllocationInputs:
-        """The input to allocate from; the same object while nothing but time differs."""
-        policies, settings = view.policies, view.settings
-        nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
-
-        def make() -> AllocationInputs:
-            return AllocationInputs(
-                now=view.now,
-                nodes=nodes,
-                jobs=jobs.demands,
-                settings=settings,
-                teams=policies.teams,
-                foreign_pods=foreign_pods,
-            )
-
-        return self._inputs.get((policies, jobs.demands, nodes, foreign_pods), make)
+        """The input to allocate from; the last one while nothing but time differs."""
+        inputs = AllocationInputs(
+            now=view.now,
+            nodes=view.nodes(jobs.members, jobs.to_delete),
+            jobs=jobs.demands,
+            settings=view.settings,
+            teams=view.policies.teams,
+            foreign_pods=view.foreign_pods(),
+        )
+        last = self.decided.inputs if self.decided is not None else None
+        return last if last is not None and replace(inputs, now=last.now) == last else inputs
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -140,6 +133,8 @@ class Planner:
         last, stopped, now = self.decided, reclaim.stopped, view.now
         # Unchanged inputs are the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
+        if last is None or last.inputs.teams is not inputs.teams:
+            self._change_times = ChangeTimes()
         if last is not None and same and now < last.until_epoch:
             self.decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
             return self.decided

@@ -7,6 +7,7 @@ import asyncio
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.metrics import Metrics
@@ -73,6 +74,7 @@ def _view(process: Process) -> StoreView:
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
+    answers = DryRunAnswers(process.dirty_jobs, reader.external_changes.note_change)
     return StoreView(
-        reader, process.dirty_jobs, lambda _uid, _namespace, pods: pods, lambda _uid, _generation: JobFeedback()
+        reader, process.dirty_jobs, lambda _uid, _ns, pods: pods, lambda _uid, _generation: JobFeedback(), answers
     )

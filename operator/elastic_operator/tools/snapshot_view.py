@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -43,7 +43,7 @@ class SnapshotView:
     def read_job(self, uid: str) -> Job:
         return self._jobs[uid].facts
 
-    def unread(self) -> Iterator[str]:
+    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:  # noqa: ARG002 - as in ClusterView
         """Nothing is read ahead."""
         return iter(())
 

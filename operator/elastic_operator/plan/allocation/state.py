@@ -30,7 +30,7 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and queues of an allocation.
 
-    `this_pass` and `victims` are new in each pass; all other parts are renewed.
+    `this_pass` is new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) whose preemption of a whole job was futile (112)
@@ -66,8 +66,7 @@ class AllocationState:
 
     def _start(self, inputs: AllocationInputs) -> None:
         """Renew all parts by the input, before the first decision."""
-        self.this_pass = PassState(self.journal)
-        self.victims = Victims(self.journal, inputs.eviction_limits, self.residents)
+        self.this_pass = PassState(self.journal, inputs.eviction_limits, self.residents)
         self.queues.renew(inputs, leave=self._leave, join=self._join)
         entries = sorted(self.queues.handled_first, key=lambda entry: entry.position)
         for entry in entries:
@@ -83,6 +82,11 @@ class AllocationState:
     def now(self) -> float:
         """The time of the pass (epoch seconds)."""
         return self.inputs.now
+
+    @property
+    def victims(self) -> Victims:
+        """The pods that were preempted in this pass."""
+        return self.this_pass.victims
 
     # -- from the input ---------------------------------------------------------------------------------------------
 
