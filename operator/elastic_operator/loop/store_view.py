@@ -41,10 +41,9 @@ class StoreView:
         dirty_jobs: DirtyJobs,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         feedback: Callable[[str, int], JobFeedback],
-        answers: DryRunAnswers | None = None,
+        answers: DryRunAnswers,
     ) -> None:
-        self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
+        self.reader, self._with_logs, self._feedback, self._answers = reader, with_logs, feedback, answers
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
