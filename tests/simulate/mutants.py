@@ -284,7 +284,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "nothing is taken for foreign pods": _with_inputs(lambda inputs: replace(inputs, foreign_pods=())),
     "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
-    "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
+    "foreign pods need only GPUs": _requests(lambda request: replace(request, demand=_by_gpus_alone(request.demand))),
     "victims go before the pod is nominated": _instead((Nominator, "begin_for", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "begin_for", _nothing_is_done)),
     "a place that is kept is given away": _with_inputs(_without_promises),

@@ -163,4 +163,4 @@ class Raising:
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
             if isinstance(one, AllocationInputs):
-                yield from (asking.name for asking in (*one.jobs, *one.foreign_pods))
+                yield from (asking.name for asking in (*one.jobs, *(pod.demand for pod in one.foreign_pods)))
