@@ -187,12 +187,12 @@ def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> N
 
 def test_no_plan_is_made_for_a_job_while_one_is_carried_out() -> None:
     calls: list[str] = []
-    plan = noted(reconciler.reconcile, lambda obs, *_: str(obs.job.name), calls)
+    reconcile = noted(reconciler.reconcile, lambda obs, *_: str(obs.job.name), calls)
 
     async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         controller = world.operator.controller
-        with patch.object(reconciler, "reconcile", plan):
+        with patch.object(reconciler, "reconcile", reconcile):
             controller.run_pass()
             assert len(calls) == JOBS
             controller.run_pass()
