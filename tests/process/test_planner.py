@@ -43,6 +43,7 @@ from elastic_operator.plan.facts.node import NodeUse
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import NodeState, Observation
+from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -379,10 +380,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         assert dict(remembered.allocation) == dict(fresh.allocation)
         assert not remembered.is_new or remembered.until_epoch == fresh.until_epoch
         for uid, obs in remembered.obs.items():
-            plans = [
-                planner.plan(obs, found.allocation.get(uid), world.now)
-                for planner, found in ((world.planner, remembered), (Planner(), fresh))
-            ]
+            plans = [reconcile(obs, found.allocation.get(uid), now=world.now) for found in (remembered, fresh)]
             assert plans[0] == plans[1]
 
 
@@ -480,7 +478,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
         for uid, obs in decided.obs.items():
             grant = decided.allocation.get(uid)
             assert replayed[uid].grant == grant
-            assert replayed[uid].plan == world.planner.plan(obs, grant, world.now)
+            assert replayed[uid].plan == reconcile(obs, grant, now=world.now)
 
 
 def test_what_nothing_changed_of_is_the_same_object_as_before():

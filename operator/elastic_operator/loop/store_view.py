@@ -184,5 +184,5 @@ class StoreView:
         log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        name = f"{pod.namespace}/{pod.name}"
+        name = f"{pod.demand.namespace}/{pod.demand.name}"
         self._quarantine.quarantine("pod", pod.uid, name, error, stage=FaultStage.ALLOCATION)

@@ -1,4 +1,4 @@
-"""One pass over everything: observe each job, allocate for all, reconcile each job.
+"""One pass over everything: observe each job, allocate for all, and find the jobs that need another plan.
 
 The planner has all memory of decisions from pass to pass: one `JobMemory` and the last plan of each job, the state of
 the last allocation, and what that pass has decided. The view caches all facts but jobs. The cost of a pass grows with
@@ -8,7 +8,7 @@ identity (23). A property test checks that a planner with caches decides like a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -18,15 +18,12 @@ from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.blame import culprits
-from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import FaultStage, Job
+from elastic_operator.plan.facts.job import FaultStage
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.quarantined import plan_in_quarantine
-from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.observed_jobs import JobObserver, ObservedJobs
@@ -173,18 +170,11 @@ class Planner:
             self._report_only_allocator = Allocator()
             return None, raised
 
-    # -- reconcile -----------------------------------------------------------------------------------------------------
+    # -- plans ---------------------------------------------------------------------------------------------------------
 
     def may_need_plans(self, decisions: PassDecisions, at: float) -> Iterator[str]:
         """The jobs (uids) that may need another plan; `at` is monotonic."""
         return self.plans.needed(decisions.allocation, decisions.obs, at, is_new=decisions.is_new)
-
-    def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        return reconcile(obs, grant, now=now)
-
-    def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
-        return plan_in_quarantine(job, release, now)
 
 
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:

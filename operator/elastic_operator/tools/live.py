@@ -74,7 +74,10 @@ def _view(process: Process) -> StoreView:
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    answers = DryRunAnswers(process.dirty_jobs, reader.external_changes.note_change)
     return StoreView(
-        reader, process.dirty_jobs, lambda _uid, _ns, pods: pods, lambda _uid, _generation: JobFeedback(), answers
+        reader,
+        process.dirty_jobs,
+        with_logs=lambda _uid, _namespace, pods: pods,
+        feedback=lambda _uid, _generation: JobFeedback(),
+        answers=DryRunAnswers(process.dirty_jobs, reader.external_changes.note_change),
     )

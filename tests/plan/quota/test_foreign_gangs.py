@@ -275,7 +275,7 @@ def go_on(rng, inputs, granted):
     for pod in inputs.foreign_pods:
         node = places.get(pod.uid, pod.reserved)
         if node and node == pod.reserved and node not in used:
-            nodes[node] = make_node(node, 8, used=8, by=pod.namespace)
+            nodes[node] = make_node(node, 8, used=8, by=pod.demand.namespace)
         else:
             foreign_pods.append(replace(pod, reserved=node))
     changed = [old.uid for old, new in zip(inputs.jobs, jobs, strict=True) if len(old.members) != len(new.members)]

@@ -56,6 +56,7 @@ class Allocation(Mapping[str, Grant]):
             size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
                 assignment,
+                assignment.replicas,
                 size_reason,
                 requeue_at,
                 preemptors=_named(preemptors),
