@@ -234,7 +234,7 @@ def _untold(job: Job, release: Collection[str], now: float) -> Plan:
     return replace(plan_in_quarantine(job, release, now), status=job.status)
 
 
-def _without_spec(_policies: Policies, policy: Policy, _generation: int) -> Policy:
+def _without_spec(_policies: Policies, policy: Policy) -> Policy:
     return replace(policy, spec=None)
 
 
