@@ -18,7 +18,7 @@ changes again and again, the job is held (`flapping.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.node import UNUSED, Node, NodeUse
 from elastic_operator.plan.facts.text import pods
@@ -73,7 +73,8 @@ class LookaheadAllocator:
             allocation = self._now.allocate(_without(inputs, withheld))
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
-            more = would_not_last(inputs, allocation, self._next.allocate(carried_out(inputs, allocation)))
+            after = _with_bars(carried_out(inputs, allocation), allocation.waiting_for_gangs)
+            more = would_not_last(inputs, allocation, self._next.allocate(after))
             more = {uid: why for uid, why in more.items() if self._is_withheld(uid, why, inputs.now)}
             if more.keys() <= withheld.keys():
                 break
@@ -127,6 +128,16 @@ def _without(inputs: AllocationInputs, uids: Mapping[str, object]) -> Allocation
     if not uids:
         return inputs
     return replace(inputs, jobs=tuple(_frozen(job) if job.uid in uids else job for job in inputs.jobs))
+
+
+def _with_bars(inputs: AllocationInputs, uids: Collection[str]) -> AllocationInputs:
+    """The input in which these jobs preempt no pods. They wait for gangs, which have their nodes only later (217)."""
+    if not uids:
+        return inputs
+    bar = PreemptionBar.GANG_FIRST
+    return replace(
+        inputs, jobs=tuple(replace(job, preemption_bar=bar) if job.uid in uids else job for job in inputs.jobs)
+    )
 
 
 def _frozen(job: JobDemand) -> JobDemand:

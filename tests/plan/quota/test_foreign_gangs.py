@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from elastic_operator.plan import lookahead
 from elastic_operator.plan.allocation import allocate as allocation
 from elastic_operator.plan.allocation import gangs
 from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS
@@ -19,7 +20,9 @@ from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.waits import YIELD_SECONDS
+from elastic_operator.plan.lookahead import LookaheadAllocator
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
@@ -187,6 +190,38 @@ def test_jobs_that_ended_for_a_large_gang_preempt_no_pods_until_it_has_its_nodes
     nodes = {pod.reserved for pod in meanwhile.foreign_pods}
     bound = tuple(make_node(one.name, 2, used=2, by="a") if one.name in nodes else one for one in has_gang.nodes)
     assert releases(allocate(replace(has_gang, nodes=bound, foreign_pods=()))) == LARGE
+
+
+def test_a_look_ahead_preempts_no_pods_for_jobs_that_let_a_gang_have_its_nodes_first(monkeypatch):
+    """Searches for hundreds of such jobs were three quarters of a pass, while 250 nodes of 500 were cleared (217)."""
+    allocator, seen, allocate_next = LookaheadAllocator(), [], Allocator.allocate
+    monkeypatch.setattr(
+        allocator._next, "allocate", lambda after: seen.append(releases(allocate_next(allocator._next, after)))
+    )
+    monkeypatch.setattr(lookahead, "would_not_last", lambda *_: {})
+    inputs = ended_for(LARGE)
+    first = allocator.allocate(inputs)
+    assert (releases(first), seen) == (2 * LARGE, [0])
+    ended = {job.uid for job in inputs.jobs if len(first[job.uid].assignment.release) == len(job.members)}
+    assert first.waiting_for_gangs == ended
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"flavor": "other"}, {"gang": ""}],
+    ids=["a gang of another kind of GPU", "pods that are no gang"],
+)
+def test_jobs_yield_to_large_gangs_of_their_own_flavor_only(changed):
+    inputs = ended_for(LARGE)
+    meanwhile = left(inputs, allocate(inputs))
+    if "flavor" in changed:
+        flavors = (Flavor(), Flavor("other"))
+        shape = replace(meanwhile.foreign_pods[0].demand.shape, flavor="other")
+        pods = [replace(pod, demand=replace(pod.demand, shape=shape)) for pod in meanwhile.foreign_pods]
+        meanwhile = replace(meanwhile, settings=replace(meanwhile.settings, flavors=flavors), foreign_pods=tuple(pods))
+    else:
+        meanwhile = replace(meanwhile, foreign_pods=tuple(replace(pod, gang="") for pod in meanwhile.foreign_pods))
+    assert releases(allocate(meanwhile)) == LARGE
 
 
 def test_jobs_that_ended_for_a_gang_yield_to_it_for_a_limited_time():

@@ -20,16 +20,15 @@ A gang that gets nothing costs a plan for nearly all of its pods. The next pass 
 """
 
 
-def is_large(gang: Collection[Entry]) -> bool:
-    """Whether more pods of the gang wait than a pass serves one by one. Until such a gang has its nodes, the jobs that
-    ended for it preempt no pods (217).
-    """
-    return len(gang) > MAX_NOMINATIONS_PER_PASS
+def flavors_of_large_gangs(state: AllocationState) -> set[str]:
+    """The flavors of the large gangs that wait for nodes which are reserved for them (217)."""
+    waiting = (gang for gang in state.queues.gangs.values() if any(entry.reserved_node for entry in gang))
+    return {flavor for gang in waiting for flavor in _flavors_if_large(gang)}
 
 
-def has_nodes(gang: Collection[Entry]) -> bool:
-    """Whether nodes are reserved for waiting pods of the gang."""
-    return any(entry.reserved_node for entry in gang)
+def _flavors_if_large(gang: Collection[Entry]) -> set[str]:
+    """The flavors of the gang, if more of its pods wait than a pass serves one by one."""
+    return {entry.demand.shape.flavor for entry in gang} if len(gang) > MAX_NOMINATIONS_PER_PASS else set()
 
 
 def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
@@ -54,7 +53,7 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
         state.undo_preemption(mark)
         this_pass.pods_placed = placed
     elif taken:
-        this_pass.large_gang_waits |= is_large(gang)
+        this_pass.flavors_of_large_gangs |= _flavors_if_large(gang)
     this_pass.current_gang, this_pass.infeasible = "", known
 
 

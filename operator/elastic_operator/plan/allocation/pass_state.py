@@ -53,7 +53,7 @@ class PassState:
         pods_placed   the number of foreign pods that had no node and got a place by preemption
         current_gang  the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
-        large_gang_waits  whether a large gang waits that has nodes (217)
+        flavors_of_large_gangs  the flavors of the large gangs whose nodes are being cleared (217)
 
     Findings that hold within it, for entries that are equivalent:
         answers       to each `Question` about the present state
@@ -67,7 +67,7 @@ class PassState:
         self.victims = Victims(journal, limits, residents)
         self.pods_placed, self.current_gang = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
-        self.large_gang_waits = False
+        self.flavors_of_large_gangs = set[str]()
         self.answers = PassMemo(journal)
         self.begin_round()
 

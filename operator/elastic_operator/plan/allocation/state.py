@@ -282,10 +282,14 @@ class AllocationState:
     def preemption_bar(self, entry: Entry) -> PreemptionBar | None:
         """Why no pods of others may be preempted for the entry; None if they may (139).
 
-        A job that has lost all its pods waits until a large gang has its nodes, for a minute at most (217).
+        A job that has lost all its pods to another team waits until the large gangs of its flavor have their nodes, for
+        a minute at most (217).
         """
-        is_preempted = not entry.size and (entry.preempted or self.now < entry.demand.yields_until)
-        if is_preempted and self.this_pass.large_gang_waits:
+        if (
+            entry.demand.shape.flavor in self.this_pass.flavors_of_large_gangs
+            and not (entry.size or entry.is_foreign_pod)
+            and (self.now < entry.demand.yields_until or any(preemptor.gang for preemptor in entry.preemptors))
+        ):
             return PreemptionBar.GANG_FIRST
         return entry.preemption_bar(self.now)
 

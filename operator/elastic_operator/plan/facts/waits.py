@@ -25,7 +25,7 @@ WAITS = {
 for pods that have not started are Kueue's defaults.
 """
 YIELD_SECONDS = 60.0
-"""How long a job that has lost all its pods to others lets a large gang have its nodes first (217)."""
+"""How long a job that has lost all its pods to other teams lets a large gang have its nodes first (217)."""
 REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 MAX_CHANGES = 3
