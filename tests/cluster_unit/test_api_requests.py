@@ -111,16 +111,18 @@ async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
 
 
 @pytest.mark.parametrize("stored", ["", "7"])
-async def test_a_pod_whose_incarnation_a_webhook_changes_is_deleted_and_refused(api, session, stored):
+async def test_a_pod_whose_incarnation_a_webhook_changes_is_refused_and_does_not_stay(api, session, stored):
     def admit(_request, _plural, body):
         body["metadata"]["labels"] = {LABEL_INCARNATION: stored}
 
     api.memory.admission.append(admit)
-    with pytest.raises(
-        Forbidden, match=f"with '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
-    ):
-        await api_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
-    assert api.find(f"{PODS}/toy-worker-0") is None
+    for send in (api_requests.create_pod, api_requests.try_pod):
+        with pytest.raises(
+            Forbidden, match=f"gets '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
+        ):
+            await send(session, manifest(labels={LABEL_INCARNATION: "2"}))
+        assert api.find(f"{PODS}/toy-worker-0") is None
+    assert [method for method, *_ in api.seen] == ["POST", "DELETE", "POST"], "a dry run creates nothing to delete"
 
 
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
