@@ -47,6 +47,7 @@ OTHERS: list[tuple[ClusterError, RetryPolicy]] = [
     (api_error(404, b'{"reason": "NotFound", "details": {"name": "a"}}'), USER),
     (api_error(409, b'{"reason": "AlreadyExists"}'), USER),
     (api_error(409, json.dumps({"message": conflict('pods "a"')}).encode()), AGAIN),
+    (errors.UnversionedConflict("", status=409), WAIT),
 ]
 
 

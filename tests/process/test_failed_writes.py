@@ -4,9 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, api_error
+from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, UnversionedConflict, api_error
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, MAX_RETRY_SECONDS, FailedWrites
 from elastic_operator.memory import DirtySet
+from tests.kit.requests import conflict
 from tests.plan.jobs import make_job
 
 
@@ -114,7 +115,10 @@ def test_losing_the_lease_is_nothing_to_tell_users():
 THROTTLED = api_error(429, b'{"reason": "TooManyRequests", "message": "slow down"}', retry_after="1")
 
 
-@pytest.mark.parametrize("error", [THROTTLED, api_error(503, b""), Unreachable("no answer")], ids=str)
+CONTENDED = UnversionedConflict(conflict('resourcequotas "gpus"'), status=409)
+
+
+@pytest.mark.parametrize("error", [THROTTLED, CONTENDED, api_error(503, b""), Unreachable("no answer")], ids=str)
 def test_user_reads_an_error_that_may_pass_only_after_several_tries(error):
     """A healthy job would be Degraded for a second, and each such job would send two more writes to a busy server."""
     assert after(*[error] * (EVENT_ATTEMPTS - 1)).failed_write("uid").feedback.write_error == ""

@@ -20,13 +20,13 @@ from elastic_api.leftovers import removal
 from elastic_api.policy import COLLECTION
 from elastic_operator.cluster.errors import (
     AlreadyExists,
-    ApiError,
     BadRequest,
     ClusterError,
     Conflict,
     Forbidden,
     NameTaken,
     NotFound,
+    UnversionedConflict,
 )
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
@@ -260,9 +260,9 @@ def _has_version(answer: Mapping[str, Any]) -> bool:
     return answer.get("kind") != "Status" and bool(answer.get("metadata", {}).get("resourceVersion"))
 
 
-def _of_no_version(error: Conflict) -> ApiError:
+def _of_no_version(error: Conflict) -> UnversionedConflict:
     """The error for a conflict of a write that named no version: no changed object of ours could be read again."""
-    return ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
+    return UnversionedConflict(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
 
 
 async def _ensure(

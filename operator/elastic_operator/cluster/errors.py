@@ -126,6 +126,14 @@ class Conflict(ApiError):
     retry_policy = RetryPolicy.DECIDE_AGAIN
 
 
+class UnversionedConflict(ApiError):
+    """409 of the API server's own on a write that names no version: it met another write, such as that of a quota.
+    Nothing is to be read again, and the same write passes a moment later.
+    """
+
+    retry_policy = RetryPolicy.RETRY
+
+
 class Expired(ApiError):
     """410: the resourceVersion or the continue token is too old; list again."""
 
