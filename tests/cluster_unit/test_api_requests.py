@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.cluster import api_requests
-from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
+from elastic_operator.cluster.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NameTaken,
+    NotFound,
+    RetryPolicy,
+)
 from elastic_operator.cluster.objects import CustomObject, Pod, decode
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.write_queue import Urgency
@@ -111,16 +119,18 @@ async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
 
 
 @pytest.mark.parametrize("stored", ["", "7"])
-async def test_a_pod_whose_incarnation_a_webhook_changes_is_deleted_and_refused(api, session, stored):
+async def test_a_pod_whose_incarnation_a_webhook_changes_is_refused_and_does_not_stay(api, session, stored):
     def admit(_request, _plural, body):
         body["metadata"]["labels"] = {LABEL_INCARNATION: stored}
 
     api.memory.admission.append(admit)
-    with pytest.raises(
-        Forbidden, match=f"with '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
-    ):
-        await api_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
-    assert api.find(f"{PODS}/toy-worker-0") is None
+    for send in (api_requests.create_pod, api_requests.try_pod):
+        with pytest.raises(
+            Forbidden, match=f"gets '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
+        ):
+            await send(session, manifest(labels={LABEL_INCARNATION: "2"}))
+        assert api.find(f"{PODS}/toy-worker-0") is None
+    assert [method for method, *_ in api.seen] == ["POST", "DELETE", "POST"], "a dry run creates nothing to delete"
 
 
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
@@ -194,8 +204,18 @@ async def test_a_resource_quota_is_deleted_only_if_it_is_the_one_meant(api, sess
         assert bool(api.find(f"{RESOURCE_QUOTAS}/{quota.metadata.name}")) is is_left
 
 
-async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
+@pytest.mark.parametrize(
+    ("message", "policy"),
+    [
+        (conflict('resourcequotas "gpus"'), RetryPolicy.RETRY),
+        (DENIED, RetryPolicy.RETRY_UNTIL_FIXED),
+        ("no message", RetryPolicy.RETRY_UNTIL_FIXED),
+    ],
+    ids=["quota", "webhook", "proxy"],
+)
+async def test_a_conflict_of_a_creation_may_pass_only_if_it_is_the_api_server_s_own(api, session, message, policy):
     """The admission of quotas answers with one where many objects come at once. Nothing has changed then."""
+    refusal = {"kind": "Status", "message": message, "reason": "Conflict", "code": 409}
     for creation in (
         api_requests.create_pod(session, manifest()),
         api_requests.try_pod(session, manifest()),
@@ -203,10 +223,10 @@ async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
         api_requests.ensure_service(session, service()),
         api_requests.write_resource_quota(session, resource_quota(), known=None),
     ):
-        api.fail("POST", status(409, "Conflict"))
+        api.fail("POST", json(refusal, code=409))
         with pytest.raises(ApiError) as raised:
             await creation
-        assert not isinstance(raised.value, Conflict)
+        assert raised.value.retry_policy is policy
 
 
 async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):

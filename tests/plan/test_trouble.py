@@ -654,8 +654,8 @@ def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
 
 
 @pytest.mark.parametrize("pods", [group(1), [make_pod("master-0")]], ids=["growth", "minimum"])
-def test_a_refusal_counts_once_however_often_the_writes_after_it_fail(pods):
-    """The status is written before the deletions, and the refusal is remembered until all writes have succeeded."""
+def test_a_refusal_counts_once_though_the_operator_does_not_know_that_its_status_was_written(pods):
+    """The status was written, and its answer was lost. The refusal is remembered."""
     job = make_job(pods, status=make_status(replicas=len(pods)), pods_rejected=QUOTA)
     written = see(job).status
     again = see(replace(job, status=written))

@@ -4,10 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, api_error
+from elastic_api.status import Retry, RetryCause
+from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, UnversionedConflict, api_error
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, MAX_RETRY_SECONDS, FailedWrites
 from elastic_operator.memory import DirtySet
-from tests.plan.jobs import make_job
+from tests.kit.requests import conflict
+from tests.plan.jobs import at, make_job, make_status
 
 
 def refused(status, message, reason):
@@ -77,6 +79,34 @@ def test_the_job_is_read_again_after_each_failure_and_after_the_success_that_end
     assert marked == [None, {"uid"}, {"uid"}, {"uid"}, set()]
 
 
+COUNTED = Retry(reason="x", not_before=at(10), attempt=1, size=2, cause=RetryCause.FAILED_CREATE)
+
+
+@pytest.mark.parametrize(
+    ("failed", "is_kept"),
+    [
+        pytest.param(COUNTED, False, id="it counts the refusal"),
+        pytest.param(None, True, id="no size failed"),
+        pytest.param(COUNTED.model_copy(update={"cause": RetryCause.UNSCHEDULABLE}), True, id="for another cause"),
+    ],
+)
+def test_a_refusal_is_kept_until_a_status_that_counts_it_is_written(failed, is_kept):
+    failed_writes, status = after(FORBIDDEN), make_status(failed_size=failed)
+    job = replace(a_job(), feedback=failed_writes.feedback("uid", 1))
+    failed_writes.note_status_written(job, status)
+    record = failed_writes.failed_write("uid")
+    assert (bool(record.feedback.pods_rejected), bool(record.feedback.write_error)) == (is_kept, True)
+    assert record.wait(NOW) > 0
+
+
+def test_a_refusal_is_kept_by_a_status_that_has_an_older_one_or_was_made_before_it():
+    failed_writes, status = after(FORBIDDEN), make_status(failed_size=COUNTED)
+    older = replace(a_job(), status=status, feedback=failed_writes.feedback("uid", 1))
+    failed_writes.note_status_written(older, status)
+    failed_writes.note_status_written(a_job(), status)
+    assert failed_writes.failed_write("uid").feedback.pods_rejected
+
+
 def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
     failed_writes = after(refused(422, "spec.containers[0].image: Required value", "Invalid"), generation=3)
     assert "image" in failed_writes.feedback("uid", 3).pods_rejected_until_edit
@@ -114,7 +144,10 @@ def test_losing_the_lease_is_nothing_to_tell_users():
 THROTTLED = api_error(429, b'{"reason": "TooManyRequests", "message": "slow down"}', retry_after="1")
 
 
-@pytest.mark.parametrize("error", [THROTTLED, api_error(503, b""), Unreachable("no answer")], ids=str)
+CONTENDED = UnversionedConflict(conflict('resourcequotas "gpus"'), status=409)
+
+
+@pytest.mark.parametrize("error", [THROTTLED, CONTENDED, api_error(503, b""), Unreachable("no answer")], ids=str)
 def test_user_reads_an_error_that_may_pass_only_after_several_tries(error):
     """A healthy job would be Degraded for a second, and each such job would send two more writes to a busy server."""
     assert after(*[error] * (EVENT_ATTEMPTS - 1)).failed_write("uid").feedback.write_error == ""

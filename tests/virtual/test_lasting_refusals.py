@@ -150,3 +150,50 @@ def test_no_write_is_repeated_without_a_wait_while_it_is_refused(case: str) -> N
     )
     count, what = busiest(world)
     assert count <= MOST_EQUAL, what
+
+
+def makes_a_worker(request: Request) -> bool:
+    """Whether the request creates a worker's pod."""
+    return makes_a_pod(request) and "worker" in request.body["metadata"]["name"]
+
+
+def refusal_of_a_worker(*also: Action) -> ProcessWorld:
+    """A quota refuses the worker of a job for some minutes, and the master may not stay without it."""
+    return run_scenario(
+        (
+            Step("an operator leads", (nodes(4, 1), replica()), (leads(0),)),
+            Step(
+                "a quota refuses the worker",
+                (refuse(403, where=makes_a_worker, message=MESSAGES[403]), *also, job(small=2, big=2)),
+                (lambda world: "failedSize" in world.status("toy"),),
+                within_seconds=30,
+                hold_seconds=5 * LASTS_SECONDS,
+            ),
+        ),
+        0,
+    )
+
+
+def counts(world: ProcessWorld) -> tuple[int, int]:
+    """How often a worker was tried, and how often the refusals count."""
+    entries = world.replicas[0].line.requests(since=world.step_began)
+    tried = sum(makes_a_worker(entry.request) for entry in entries)
+    return tried, world.status("toy")["failedSize"]["attempt"]
+
+
+def test_a_refusal_counts_once_however_long_the_deletion_of_the_other_pods_fails() -> None:
+    """No pod is tried meanwhile. Each count makes the wait longer, and costs an event and an incarnation."""
+    world = refusal_of_a_worker(refuse(403, where=deletes_a_pod, message=DENIED))
+    assert counts(world) == (1, 1)
+    assert world.status("toy")["incarnation"] == 2
+
+
+def counts_a_refusal(request: Request) -> bool:
+    """Whether the request writes a status with a failed size."""
+    return writes_job_status(request) and "failedSize" in request.body["status"]
+
+
+@pytest.mark.parametrize("times", [0, 3], ids=["at once", "at the fourth try"])
+def test_each_refusal_counts_when_its_status_is_written(times: int) -> None:
+    tried, counted = counts(refusal_of_a_worker(refuse(500, where=counts_a_refusal, times=times)))
+    assert tried == counted > 3

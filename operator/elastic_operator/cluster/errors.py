@@ -126,6 +126,14 @@ class Conflict(ApiError):
     retry_policy = RetryPolicy.DECIDE_AGAIN
 
 
+class UnversionedConflict(ApiError):
+    """409 of the API server's own on a write that names no version: it met another write, such as that of a quota.
+    Nothing is to be read again, and the same write passes a moment later.
+    """
+
+    retry_policy = RetryPolicy.RETRY
+
+
 class Expired(ApiError):
     """410: the resourceVersion or the continue token is too old; list again."""
 
@@ -173,6 +181,8 @@ def severity(error: BaseException) -> int:
 
 _MAY_CHANGE = ("webhook", "denied request")
 """The API server's words for refusals by webhooks and by a ValidatingAdmissionPolicy."""
+_DENIED = ("denied the request", "denied request")
+"""Its words if they have decided. They choose the status of the answer, 409 and 429 among others."""
 
 
 class PodRefused(ClusterError):
@@ -200,8 +210,9 @@ def refuses_pod(error: ApiError) -> bool:
     """Whether the answer to the creation of a pod is about the pod, and not about the server's own state."""
     if 'serviceaccount "default" not found' in error.message:
         return False  # in a new namespace the service account is created a moment later
-    by_webhook = isinstance(error, ServerError) and "webhook" in error.message
-    return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
+    fails_at_webhook = isinstance(error, ServerError) and "webhook" in error.message
+    is_denied = any(sign in error.message for sign in _DENIED)
+    return is_denied or fails_at_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
 
 
 _CONFLICT = "Operation cannot be fulfilled on "

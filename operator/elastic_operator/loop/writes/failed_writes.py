@@ -11,6 +11,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from elastic_api.refusal import pod_blocked, pod_refusal
+from elastic_api.status import JobStatus, RetryCause
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job, JobFeedback
@@ -34,8 +35,8 @@ class FailedWrite:
 
     `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
     asked for patience. `only_creations`: the last try failed because the API server refuses the job's pods. `feedback`
-    has the failures in words; its `write_error` is "" while the error may pass soon (187), and its
-    `pods_rejected_until_edit` holds for `generation` only.
+    has the failures in words. Its `write_error` is "" while the error may pass soon (187), its `pods_rejected` once the
+    job's status counts the refusal (27), and its `pods_rejected_until_edit` holds for `generation` only.
     """
 
     attempts: Attempts = NEVER_FAILED
@@ -79,6 +80,19 @@ class FailedWrites:
         if (final := record.feedback.pods_rejected_until_edit) and record.generation == job.generation:
             rest = JobFeedback(pods_rejected_until_edit=final)
             self._jobs[job.uid] = FailedWrite(feedback=rest, generation=record.generation)
+
+    def note_status_written(self, job: Job, status: JobStatus) -> None:
+        """Forget the refusal that a written status counts in its failed size (27), so that it counts only once.
+
+        `job` is the job that the status was made for; a refusal that came later stays.
+        """
+        record, failed = self._jobs.get(job.uid), status.failed_size
+        if record is None or failed is None or failed.cause is not RetryCause.FAILED_CREATE:
+            return
+        refusal = job.feedback.pods_rejected
+        if refusal and refusal == record.feedback.pods_rejected and failed != job.status.failed_size:
+            record.feedback = replace(record.feedback, pods_rejected="")
+            self._dirty_jobs.mark(job.uid)
 
     def feedback(self, uid: str, generation: int) -> JobFeedback:
         """The job's failed writes in words for users, for this generation of its spec."""

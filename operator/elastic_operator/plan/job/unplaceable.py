@@ -68,7 +68,8 @@ def back_off_after_rejection(obs: Observation, now: float) -> Observation:
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
     quota. If pods of the job are being deleted, these may be the obstacle, so the operator waits until they are
-    removed. A refusal counts once, although the feedback has it until all writes after it have succeeded.
+    removed. A refusal counts once. The feedback has it until the operator knows that a status which counts it was
+    written.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend or _is_counted(obs, now):
