@@ -85,8 +85,10 @@ class Admissions:
             return
         self._tried.add(entry)
         self._state.victims.over_eviction_limit.pop(entry, None)
-        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
-            if other.team == entry.team and other.position < entry.position and _waits(other):
+        preempted = self._state.this_pass.preempted
+        before = [other for other in preempted if other.team == entry.team and other.position < entry.position]
+        for other in sorted(before, key=lambda other: other.position):
+            if _waits(other):
                 self._serve(other, entitlement)
         if entry.gang:
             self._serve_gang(entry.gang, entitlement)
