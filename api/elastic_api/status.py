@@ -116,26 +116,11 @@ class SizeReason(StrEnum):
     SUSPENDED = "Suspended"
 
 
-GRANT_SIZE_REASONS = frozenset(
-    {
-        SizeReason.AT_MAXIMUM,
-        SizeReason.HIGHER_PRIORITY_JOBS,
-        SizeReason.INSUFFICIENT_NODES,
-        SizeReason.GPUS_FRAGMENTED,
-        SizeReason.NODE_SELECTOR_UNSATISFIED,
-        SizeReason.INSUFFICIENT_CPU_OR_MEMORY,
-        SizeReason.WAITING_FOR_NODES,
-        SizeReason.SCALE_UP_DELAYED,
-        SizeReason.SIZE_NOT_ALLOWED,
-        SizeReason.QUOTA_EXHAUSTED,
-        SizeReason.BORROWING_LIMIT_REACHED,
-        SizeReason.BORROWING_DISABLED,
-        SizeReason.NO_QUOTA_POLICY,
-        SizeReason.RECLAIM_TOO_LARGE,
-        SizeReason.WOULD_NOT_LAST,
-        SizeReason.FLAVOR_AMBIGUOUS,
-    }
-)
+GRANT_SIZE_REASONS = frozenset(SizeReason) - {
+    SizeReason.SCALE_UP_FAILED,
+    SizeReason.CHANGED_TOO_OFTEN,
+    SizeReason.SUSPENDED,
+}
 """The reasons that only the allocation of GPUs has. The job's own state may have the others."""
 
 Truth = Literal["True", "False", "Unknown"]

@@ -129,11 +129,11 @@ class StoreView:
         out.
         """
         changed, has_read = self._dirty_jobs.peek(), self.reader.specs.has_read
+        uids = self.jobs() if changed is None else sorted(self.jobs() & changed)
         found = [
             uid
-            for uid in self.jobs()
-            if (changed is None or uid in changed) and (body := self._stores.jobs.get(uid)) is not None
-            if not (is_observed(uid) and has_read(body))
+            for uid in uids
+            if (body := self._stores.jobs.get(uid)) is not None and not (is_observed(uid) and has_read(body))
         ]
         for uid in found if len(found) > FEW_JOBS else ():
             body = self._stores.jobs.get(uid)
