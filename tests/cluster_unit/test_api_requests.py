@@ -133,6 +133,13 @@ async def test_a_pod_whose_incarnation_a_webhook_changes_is_refused_and_does_not
     assert [method for method, *_ in api.seen] == ["POST", "DELETE", "POST"], "a dry run creates nothing to delete"
 
 
+async def test_a_changed_incarnation_is_told_although_the_pod_cannot_be_deleted(api, session):
+    api.memory.admission.append(lambda _request, _plural, body: body["metadata"].pop("labels", None))
+    api.fail("DELETE", 403)
+    with pytest.raises(Forbidden, match=f"in its label {LABEL_INCARNATION}"):
+        await api_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
+
+
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
     pod = await api_requests.create_pod(session, manifest())
     assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid="another") is None

@@ -558,6 +558,24 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     assert world.stored.reader.external_changes.since == since
 
 
+def test_an_edit_of_a_policy_that_changes_no_team_is_no_change_from_outside():
+    """Otherwise tools that rewrite a policy in turn would keep the operator from detecting that a size flaps (143)."""
+    world = World()
+    spec = {"namespaces": ["team"], "flavors": [{"name": "default", "guaranteed": 1}]}
+    world.policy("first", spec)
+    world.decide()
+    world.time_passes(1.0)
+    since = world.stored.reader.external_changes.since
+    world.policy("first", spec)
+    decided = world.decide()
+    assert world.stored.reader.external_changes.since == since
+    (policy,) = world.stores.policies
+    assert decided.policies.generations == {policy.metadata.uid: policy.metadata.generation}
+    world.policy("first", {**spec, "flavors": [{"name": "default", "guaranteed": 2}]})
+    world.decide()
+    assert world.stored.reader.external_changes.since > since
+
+
 def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatch):
     time = SimpleNamespace(passed=0.0)
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))

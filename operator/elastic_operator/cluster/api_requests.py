@@ -65,7 +65,10 @@ async def create_pod(session: Session, manifest: Mapping[str, Any]) -> Pod:
         meta = pod.metadata
         if changed := _changed_incarnation(meta.labels.incarnation, manifest):
             # It would count as a pod of another incarnation, and the operator would replace it forever.
-            await delete_pod(session, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0)
+            try:
+                await delete_pod(session, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0)
+            except ClusterError as error:  # the next pass deletes it
+                raise changed from error
             raise changed
     _require_ours(pod.metadata, manifest)
     return pod

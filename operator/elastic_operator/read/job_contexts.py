@@ -58,7 +58,7 @@ class JobContexts:
         outage, pruned = self._nodes.outages.present, self._pruned_fields.fields
         (before, _), class_of = self._last_seen.value or ({}, None), class_of_resources(self._device_classes)
         log_new(class_of, before)
-        others = self._classes.revision, unready, outage, availability, policies, pruned
+        others = self._classes.revision, unready, outage, availability, policies.in_effect, pruned
         return self._last_seen.changed((class_of, others))
 
     def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:

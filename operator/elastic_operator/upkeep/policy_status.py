@@ -65,11 +65,15 @@ class PolicyStatuses:
         found, last = dict[str, PolicyStatus](), self._planner.decided
         if last is None:
             return found
-        overview = PolicyUsage(last.allocation.accounts, last.inputs.jobs, stopped=last.stopped)
+        try:
+            overview = PolicyUsage(last.allocation.accounts, last.inputs.jobs, stopped=last.stopped)
+        except Exception:
+            log.exception("cannot compute the use of the policies' GPUs")
+            return found
         for body in self._policies:
             name, generation = body.metadata.name, body.metadata.generation
             if last.policies.generations.get(body.metadata.uid) != generation:
-                continue  # the next pass is due already
+                continue  # a later pass reads it
             problems = last.policies.problems.get(body.metadata.uid, ())
             try:
                 found[name] = overview.status(name, generation, problems, before=status_of(body), now=self._now())

@@ -224,6 +224,15 @@ def test_jobs_yield_to_large_gangs_of_their_own_flavor_only(changed):
     assert releases(allocate(meanwhile)) == LARGE
 
 
+def test_a_large_gang_does_not_hide_that_the_job_has_to_be_corrected():
+    inputs = ended_for(LARGE)
+    meanwhile = left(inputs, allocate(inputs))
+    [*_, last] = (job for job in meanwhile.jobs if not job.members)
+    refused = replace(last, preemption_bar=PreemptionBar.PODS_REFUSED)
+    later = allocate(replace(meanwhile, jobs=tuple(refused if job is last else job for job in meanwhile.jobs)))
+    assert PreemptionBar.PODS_REFUSED in later[last.uid].message
+
+
 def test_jobs_that_ended_for_a_gang_yield_to_it_for_a_limited_time():
     inputs = ended_for(LARGE)
     meanwhile = left(inputs, allocate(inputs))

@@ -60,6 +60,11 @@ class ResolvedPolicies:
     problems: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def in_effect(self) -> tuple[Teams, Mapping[str, tuple[Reason, ...]]]:
+        """The teams and problems. An edit that changes neither has no effect."""
+        return self.teams, self.problems
+
 
 _Problems: TypeAlias = defaultdict[str, list[Reason]]
 """The parts of policies that are not in effect as written, by the policy's uid."""
