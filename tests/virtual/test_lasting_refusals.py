@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[tuple[Action, ...], Matcher, Action]] = {
     "a status of a policy": ((), writes("gpuquotapolicies"), owned(HOME)),
     "an event": ((), writes("events"), job()),
 }
-"""What happened before, which writes are refused, and what happens then."""
+"""The actions before, the writes that the API server then refuses, and the action that causes these writes."""
 OTHERS: dict[str, tuple[tuple[Action, ...], tuple[Action, ...], tuple[Condition, ...]]] = {
     "a pod with a finalizer is on a lost node": (RUNS, (is_lost_with_a_finalizer,), ()),
     "a webhook sets no incarnation": ((), (mutates(None), *RUNS), (names_the_label,)),

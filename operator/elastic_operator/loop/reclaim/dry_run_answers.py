@@ -97,8 +97,8 @@ Bar = TypeVar("Bar", _JobAnswers, Attempts)
 
 
 class _Bars(dict[str, Bar]):
-    """What bars a name from preemption `until` some time (monotonic). `on_change` is called with the name when that
-    time changes or comes.
+    """Jobs (by uid) or namespaces that may not preempt, each `until` a time (monotonic). `on_change` is called with the
+    name when this time changes, and when it comes.
     """
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
