@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer, WithJsonSchema
@@ -44,14 +43,8 @@ def shortened(text: str) -> str:
     return text[: MAX_MESSAGE - _KEPT_END - len(left_out)] + left_out + text[-_KEPT_END:]
 
 
-@lru_cache(maxsize=1024)
-def _shared(time: datetime) -> datetime:
-    """One object for equal times: the parts of a status have the same few times."""
-    return time
-
-
 Text = Annotated[str, AfterValidator(shortened)]
-Time = Annotated[AwareDatetime, AfterValidator(_shared), PlainSerializer(rfc3339, when_used="json")]
+Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
 class StatusModel(ApiModel):
@@ -123,26 +116,11 @@ class SizeReason(StrEnum):
     SUSPENDED = "Suspended"
 
 
-GRANT_SIZE_REASONS = frozenset(
-    {
-        SizeReason.AT_MAXIMUM,
-        SizeReason.HIGHER_PRIORITY_JOBS,
-        SizeReason.INSUFFICIENT_NODES,
-        SizeReason.GPUS_FRAGMENTED,
-        SizeReason.NODE_SELECTOR_UNSATISFIED,
-        SizeReason.INSUFFICIENT_CPU_OR_MEMORY,
-        SizeReason.WAITING_FOR_NODES,
-        SizeReason.SCALE_UP_DELAYED,
-        SizeReason.SIZE_NOT_ALLOWED,
-        SizeReason.QUOTA_EXHAUSTED,
-        SizeReason.BORROWING_LIMIT_REACHED,
-        SizeReason.BORROWING_DISABLED,
-        SizeReason.NO_QUOTA_POLICY,
-        SizeReason.RECLAIM_TOO_LARGE,
-        SizeReason.WOULD_NOT_LAST,
-        SizeReason.FLAVOR_AMBIGUOUS,
-    }
-)
+GRANT_SIZE_REASONS = frozenset(SizeReason) - {
+    SizeReason.SCALE_UP_FAILED,
+    SizeReason.CHANGED_TOO_OFTEN,
+    SizeReason.SUSPENDED,
+}
 """The reasons that only the allocation of GPUs has. The job's own state may have the others."""
 
 Truth = Literal["True", "False", "Unknown"]

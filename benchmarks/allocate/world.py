@@ -17,6 +17,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import DirtyJobs, DirtySet
@@ -51,10 +52,9 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", dirty_jobs, lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = (
-            StoreView(reader, dirty_jobs, logs.with_logs, FailedWrites(dirty_jobs).feedback),
-            Planner(),
-        )
+        answers = DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
+        self.world = StoreView(reader, dirty_jobs, logs.with_logs, FailedWrites(dirty_jobs).feedback, answers)
+        self.planner = Planner()
         self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:

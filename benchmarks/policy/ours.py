@@ -224,7 +224,8 @@ class Ours:
         for name, pod in world.plain.items():
             if pod.node is None:
                 created, reserved = EPOCH + pod.trace.arrives, self._reserved.get(name, ("", 0.0))[0]
-                yield ForeignPod(name, pod.trace.team, name, created, shape, reserved=reserved)
+                demand = JobDemand(name, pod.trace.team, name, 0, created, (1,), JobShape(shape, shape))
+                yield ForeignPod(demand, reserved=reserved)
 
     # -- acting --------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Set
+from collections.abc import Callable, Container, Hashable, ItemsView, Iterable, Set
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
@@ -130,8 +130,9 @@ class KeyedCache(Generic[K, T]):
         """The key of the value of that name, and the value, void or not; None without such a value."""
         return self._kept.get(name)
 
-    def names(self) -> Set[str]:
-        return self._kept.keys()
+    def items(self) -> ItemsView[str, tuple[K, T]]:
+        """All values by name, void or not, each with its key."""
+        return self._kept.items()
 
     def drop(self, name: str) -> None:
         """Forget the value of that name, if there is a value."""

@@ -125,7 +125,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
         quarantine=Quarantine(),
         backoffs=NominationBackoffs(lambda: START),
     )
-    assert [request.name for request in requests.refresh(START)] == ["plain"]
+    assert [request.demand.name for request in requests.refresh(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START
     for one in (own, waiting):

@@ -164,10 +164,10 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
         return {"time": f"1970-01-01T00:00:{seconds}Z", "reason": reason, "from": 4, "to": 2, "message": message}
 
     def message(*preemptors, release=2, reclaimed=True):
-        assignment = Assignment(2, (), tuple(f"pod-{number}" for number in range(release)), ())
+        assignment = Assignment((), tuple(f"pod-{number}" for number in range(release)), ())
         preemptors = {name: name for name in preemptors}
         why = Reason(SizeReason.INSUFFICIENT_NODES, "")
-        return why_smaller(Grant(assignment, why, preemptors=preemptors, reclaimed=reclaimed))
+        return why_smaller(Grant(assignment, 2, why, preemptors=preemptors, reclaimed=reclaimed))
 
     gangs = change(*message("owner/gang-a", "team-1/job-2"))
     others = change(*message("team-1/job-3", "team-1/job-4", release=3, reclaimed=False))

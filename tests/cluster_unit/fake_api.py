@@ -20,9 +20,9 @@ from aiohttp import web
 
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.session import Session
+from tests.kit.requests import REASONS, told
 from tests.simulate.api import Answer, Api, RefusedError, Request
 from tests.simulate.server import NAMESPACES, Body, Server
-from tests.virtual.line import REASONS
 from tests.virtual.world import LoopClock
 
 Fault = int | web.Response | Callable[[web.Request], Any]
@@ -155,7 +155,9 @@ def json(obj: Any, *, code: int = 200, **headers: str) -> web.Response:
 
 def status(code: int, reason: str = "", **headers: str) -> web.Response:
     """A refusal as the API server words it."""
-    body = {"kind": "Status", "code": code, "reason": reason or REASONS.get(code, ""), "message": f"no ({code})"}
+    reason = reason or REASONS.get(code, "")
+    message = told(code, "the object") if reason == "Conflict" else f"no ({code})"
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message}
     return json(body, code=code, **headers)
 
 

@@ -8,10 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.cluster import api_requests
-from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
+from elastic_operator.cluster.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NameTaken,
+    NotFound,
+    RetryPolicy,
+)
+from elastic_operator.cluster.objects import CustomObject, Pod, decode
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.write_queue import Urgency
+from elastic_worker.contract import LABEL_INCARNATION
 from tests.cluster_unit.build import owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
+from tests.kit.requests import DENIED, conflict
 from tests.simulate.server import merged
 
 PODS = "/api/v1/namespaces/a/pods"
@@ -106,6 +118,28 @@ async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
         await api_requests.create_pod(session, manifest())
 
 
+@pytest.mark.parametrize("stored", ["", "7"])
+async def test_a_pod_whose_incarnation_a_webhook_changes_is_refused_and_does_not_stay(api, session, stored):
+    def admit(_request, _plural, body):
+        body["metadata"]["labels"] = {LABEL_INCARNATION: stored}
+
+    api.memory.admission.append(admit)
+    for send in (api_requests.create_pod, api_requests.try_pod):
+        with pytest.raises(
+            Forbidden, match=f"gets '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
+        ):
+            await send(session, manifest(labels={LABEL_INCARNATION: "2"}))
+        assert api.find(f"{PODS}/toy-worker-0") is None
+    assert [method for method, *_ in api.seen] == ["POST", "DELETE", "POST"], "a dry run creates nothing to delete"
+
+
+async def test_a_changed_incarnation_is_told_although_the_pod_cannot_be_deleted(api, session):
+    api.memory.admission.append(lambda _request, _plural, body: body["metadata"].pop("labels", None))
+    api.fail("DELETE", 403)
+    with pytest.raises(Forbidden, match=f"in its label {LABEL_INCARNATION}"):
+        await api_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
+
+
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
     pod = await api_requests.create_pod(session, manifest())
     assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid="another") is None
@@ -117,12 +151,57 @@ async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
 
 async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_others(api, session):
     """A Conflict is tried again at once, and this one comes again."""
-    told = {"kind": "Status", "message": "a webhook says: try later", "reason": "Conflict", "code": 409}
+    told = {"kind": "Status", "message": DENIED, "reason": "Conflict", "code": 409}
     for delete in (api_requests.delete_pod, api_requests.delete_resource_quota):
         api.fail("DELETE", json(told, code=409))
-        with pytest.raises(ApiError, match="try later") as raised:
+        with pytest.raises(ApiError, match="not now") as raised:
             await delete(session, "a", "p", uid="uid-p")
         assert not isinstance(raised.value, Conflict)
+
+
+CHANGES = {
+    "status of a job": lambda session: api_requests.patch_job_status(
+        session, "a", "toy", resource_version="1", stored_status={}, new={"replicas": 1}
+    ),
+    "annotation": lambda session: api_requests.annotate_pod(
+        session, "a", "p", uid="uid-p", resource_version="1", annotations={"b": "2"}
+    ),
+    "nomination": lambda session: api_requests.nominate_pod(
+        session, decode(pod_dict("p"), Pod), "n1", {"type": "PodScheduled"}, urgency=Urgency.CHANGE
+    ),
+    "status of a policy": lambda session: api_requests.patch_policy_status(
+        session, decode({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"}}, CustomObject), {"used": 1}
+    ),
+    "quota": lambda session: api_requests.write_resource_quota(
+        session,
+        resource_quota(),
+        known=decode({"metadata": {"name": "plain-pods", "uid": "u", "resourceVersion": "1"}}, CustomObject),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    ("message", "is_conflict"),
+    [
+        (conflict('pods "denied"'), True),
+        (conflict('pods "p"', "Precondition failed: UID in precondition: 1, UID in object meta: 2"), True),
+        (DENIED, False),
+        ('admission webhook "w" denied the request: ' + conflict('pods "p"'), False),
+        ("no message", False),
+    ],
+    ids=["version", "uid", "webhook", "webhook with a conflict of its own", "proxy"],
+)
+async def test_only_a_conflict_about_the_version_or_the_uid_is_decided_on_again_at_once(
+    api, session, change, message, is_conflict
+):
+    refusal = json({"kind": "Status", "message": message, "reason": "Conflict", "code": 409}, code=409)
+    api.fail("PATCH", refusal)
+    api.fail("PUT", refusal)
+    with pytest.raises(ApiError) as raised:
+        await change(session)
+    assert isinstance(raised.value, Conflict) is is_conflict
+    assert raised.value.retry_policy.is_reported is not is_conflict
 
 
 async def test_a_resource_quota_is_deleted_only_if_it_is_the_one_meant(api, session):
@@ -132,8 +211,18 @@ async def test_a_resource_quota_is_deleted_only_if_it_is_the_one_meant(api, sess
         assert bool(api.find(f"{RESOURCE_QUOTAS}/{quota.metadata.name}")) is is_left
 
 
-async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
+@pytest.mark.parametrize(
+    ("message", "policy"),
+    [
+        (conflict('resourcequotas "gpus"'), RetryPolicy.RETRY),
+        (DENIED, RetryPolicy.RETRY_UNTIL_FIXED),
+        ("no message", RetryPolicy.RETRY_UNTIL_FIXED),
+    ],
+    ids=["quota", "webhook", "proxy"],
+)
+async def test_a_conflict_of_a_creation_may_pass_only_if_it_is_the_api_server_s_own(api, session, message, policy):
     """The admission of quotas answers with one where many objects come at once. Nothing has changed then."""
+    refusal = {"kind": "Status", "message": message, "reason": "Conflict", "code": 409}
     for creation in (
         api_requests.create_pod(session, manifest()),
         api_requests.try_pod(session, manifest()),
@@ -141,10 +230,10 @@ async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
         api_requests.ensure_service(session, service()),
         api_requests.write_resource_quota(session, resource_quota(), known=None),
     ):
-        api.fail("POST", status(409, "Conflict"))
+        api.fail("POST", json(refusal, code=409))
         with pytest.raises(ApiError) as raised:
             await creation
-        assert not isinstance(raised.value, Conflict)
+        assert raised.value.retry_policy is policy
 
 
 async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from elastic_operator.cluster import errors
@@ -13,7 +15,9 @@ from elastic_operator.cluster.errors import (
     PodRefused,
     RetryPolicy,
     api_error,
+    refuses_pod,
 )
+from tests.kit.requests import DENIED, conflict
 
 AGAIN, LEADER, WAIT, USER, EDIT = RetryPolicy
 ANSWERS = {
@@ -21,7 +25,7 @@ ANSWERS = {
     401: WAIT,
     403: USER,
     404: WAIT,
-    409: AGAIN,
+    409: USER,
     410: USER,
     413: USER,
     422: USER,
@@ -43,6 +47,8 @@ OTHERS: list[tuple[ClusterError, RetryPolicy]] = [
     (NameTaken(""), USER),
     (api_error(404, b'{"reason": "NotFound", "details": {"name": "a"}}'), USER),
     (api_error(409, b'{"reason": "AlreadyExists"}'), USER),
+    (api_error(409, json.dumps({"message": conflict('pods "a"')}).encode()), AGAIN),
+    (errors.UnversionedConflict("", status=409), WAIT),
 ]
 
 
@@ -99,6 +105,25 @@ REFUSALS = [
 def test_a_pod_that_is_refused(status: int, message: str, retry_policy: RetryPolicy) -> None:
     error = api_error(status, message.encode())  # a text that is no Status is the message itself
     assert PodRefused(error, role="worker").retry_policy is retry_policy
+
+
+POLICY = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too large"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503])
+@pytest.mark.parametrize("message", [DENIED, POLICY])
+def test_a_denial_by_a_webhook_or_a_policy_is_about_the_pod_whatever_its_status(message: str, status: int) -> None:
+    """The webhook chooses the status. As no answer, a 409 barred all jobs of the namespace from preempting."""
+    error = api_error(status, json.dumps({"message": message}).encode(), retry_after="7")
+    assert refuses_pod(error)
+    assert PodRefused(error, role="worker").retry_policy is USER
+    assert PodRefused(error, role="worker").retry_after == 7
+
+
+@pytest.mark.parametrize("status", [401, 404, 409, 410, 413, 429, 500, 503])
+@pytest.mark.parametrize("message", ["Too many requests, please try again later.", conflict('resourcequotas "gpus"')])
+def test_an_answer_of_the_api_server_with_such_a_status_is_about_its_own_state(message: str, status: int) -> None:
+    assert not refuses_pod(api_error(status, json.dumps({"message": message}).encode(), retry_after="7"))
 
 
 def test_every_class_is_in_one_of_these_tables() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 from elastic_operator.cluster import events
 from elastic_operator.cluster.events import EventRecorder, job_subject
@@ -149,12 +150,63 @@ async def test_an_event_that_is_pushed_out_of_memory_before_its_turn_counts_as_d
 
 
 async def test_refused_events_are_dropped_and_later_ones_told(api, recorder, dropped):
-    api.fail("POST", 500, 403)
+    api.fail("POST", 422, 403)
     for i in range(3):
         recorder.record(job_subject("a", "toy", "uid-1"), Event("E", str(i)))
     await recorder.flush()
     assert [event["note"] for event in told(api)] == ["2"]
     assert len(dropped) == 2
+
+
+async def _loses_the_answer(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize("fault", [503, status(429, **{"Retry-After": "1"}), _loses_the_answer])
+async def test_an_event_that_the_server_cannot_take_now_is_told_later_and_delays_no_other(
+    api, recorder, dropped, fault
+):
+    """An API server that restarted during a reclaim lost its events for good."""
+    api.fail("POST", fault)
+    for note in ("first", "second"):
+        recorder.record(job_subject("a", "toy", "uid-1"), Event("E", note))
+    await recorder.flush()
+    assert [event["note"] for event in told(api)] == ["second"]
+    await asyncio.sleep(events.MAX_RETRY_SECONDS)
+    assert [event["note"] for event in told(api)] == ["second", "first"]
+    assert not dropped
+
+
+async def test_an_event_that_is_told_later_has_the_repetitions_of_the_meantime(api, recorder, dropped):
+    api.fail("POST", 503)
+    for _ in range(2):
+        recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
+        await recorder.flush()
+    await asyncio.sleep(events.MAX_RETRY_SECONDS)
+    assert [event["series"]["count"] for event in told(api)] == [2]
+    assert not dropped
+
+
+async def test_an_event_that_the_server_never_takes_is_dropped_after_some_tries(api, recorder, dropped):
+    api.always["POST"] = 503
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
+    await asyncio.sleep(events.MAX_TRIES * events.MAX_RETRY_SECONDS)
+    assert (api.requests["POST"], len(dropped)) == (events.MAX_TRIES, 1)
+
+
+async def test_only_so_many_events_wait_for_another_try(api, session, dropped, monkeypatch):
+    monkeypatch.setattr(events, "QUEUE", 3)
+    recorder, api.always["POST"] = EventRecorder(session, instance="one", on_drop=lambda: dropped.append(1)), 503
+    async with running(recorder.run()):
+        for i in range(5):
+            recorder.record(job_subject("a", "toy", "uid-1"), Event("E", str(i)))
+            await recorder.flush()
+        assert len(dropped) == 2
+        del api.always["POST"]
+        await asyncio.sleep(events.MAX_RETRY_SECONDS)
+    assert sorted(event["note"] for event in told(api)) == ["0", "1", "2"]
 
 
 async def test_a_request_repeated_after_a_lost_answer_is_told_once(api, recorder, dropped):

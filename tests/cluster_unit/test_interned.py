@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from elastic_operator.cluster import interned, objects
-from elastic_operator.cluster.interned import Interned
 
 LABELS = {"elastic-pytorch.dev/incarnation": "1"}
 TOLERATION = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
@@ -12,7 +11,7 @@ TOLERATION = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effe
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(interned, "parts", Interned())
+    monkeypatch.setattr(interned, "parts", {})
 
 
 def pod(name, *, gpus="1", claims=False):
@@ -79,7 +78,7 @@ def test_a_spec_nested_hundreds_of_levels_is_unpacked():
 
 
 def test_the_memory_of_equal_parts_is_bounded(monkeypatch):
-    monkeypatch.setattr(interned, "parts", Interned(limit=50))
+    monkeypatch.setattr(interned, "MAX_PARTS", 50)
     for number in range(200):
         pod("one", gpus=str(number))
         assert len(interned.parts) <= 50

@@ -7,7 +7,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+REASONS = {
+    403: "Forbidden",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
+DENIED = 'admission webhook "rules.example.com" denied the request: not now'
+"""How a webhook's refusal reads, whatever its code."""
+
+
+def conflict(what: str, why: str = CHANGED) -> str:
+    """The message of kube-apiserver's own conflicts: of the version, or of a precondition."""
+    return f"Operation cannot be fulfilled on {what}: {why}"
+
+
+def told(status: int, what: str) -> str:
+    """The message of a test's refusal with that status."""
+    return conflict(what) if status == 409 else f"no ({status})"
 
 
 class CutOff(Exception):  # noqa: N818 - an order, not an error
@@ -87,12 +107,13 @@ def writes_job_status(request: Request) -> bool:
 
 @dataclass(slots=True)
 class Refusal:
-    """Answers `times` matching requests (None: all) with a status."""
+    """Answers `times` matching requests (None: all) with a status, and this message in place of the usual one."""
 
     status: int
     where: Matcher = anything
     times: int | None = None
     retry_after: int | None = None
+    message: str = ""
 
     def takes(self, request: Request) -> bool:
         """Whether the request is refused."""

@@ -105,7 +105,8 @@ def make_grant(
     *, keep=(), create=(), release=(), limit=SizeReason.AT_MAXIMUM, message="There is a reason.", ready=True
 ):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
-    return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), Reason(limit, message))
+    assignment = Assignment(_uids(keep), _uids(release), slots)
+    return Grant(assignment, assignment.replicas, Reason(limit, message))
 
 
 def _uids(names):

@@ -19,7 +19,7 @@ def released(count: int, *, of: int = 8) -> Assignment:
     """A job of so many pods lets the last ones go; all of them if the master is among these."""
     pods = [f"w{index}" for index in range(of - 2, -1, -1)] + [MASTER]
     going = pods[:count]
-    return Assignment(of - count, tuple(reversed(pods[count:])), tuple(going), ())
+    return Assignment(tuple(reversed(pods[count:])), tuple(going), ())
 
 
 def kept(
@@ -64,9 +64,9 @@ def with_release_deferred(grant: Grant, target: int) -> Grant:
 @pytest.mark.parametrize("lost", ["master-0", "worker-1"])
 def test_lost_pods_are_replaced_while_a_release_is_deferred(lost: str) -> None:
     grant = make_grant(keep=["worker-0"], release=["worker-2"], create=[lost])
-    held = with_release_deferred(grant, 3).assignment
-    assert (held.release, held.replicas) == ((), 3)
-    assert [slot.role for slot in held.create] == [lost.split("-")[0]]
+    held = with_release_deferred(grant, 3)
+    assert (held.assignment.release, held.target_replicas) == ((), 3)
+    assert [slot.role for slot in held.assignment.create] == [lost.split("-")[0]]
 
 
 def test_a_job_that_lost_nothing_gets_nothing_while_a_release_is_deferred() -> None:

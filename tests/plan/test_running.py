@@ -160,7 +160,8 @@ def test_an_eviction_that_a_later_leader_could_not_explain_is_written_first(what
 def test_the_eviction_of_a_master_that_is_created_elsewhere_is_written_first():
     """A later leader that finds no master counts all pods as lost."""
     job, grant = evicted_for_a_notebook()
-    grant = replace(grant, assignment=make_grant(create=["master-0"], release=["master-0", "worker-0"]).assignment)
+    moved = make_grant(create=["master-0"], release=["master-0", "worker-0"]).assignment
+    grant = replace(grant, assignment=moved, target_replicas=moved.replicas)
     planned = plan(replace(job, spec=make_spec(minReplicas=1), pods=group(1, nnodes=(1, 8))), grant)
     assert (names(planned.deletes), planned.status.target_replicas) == (["toy-worker-0", "toy-master-0"], 1)
     assert planned.write_status_first

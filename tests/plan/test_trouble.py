@@ -653,6 +653,24 @@ def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
     assert observe(job, START + 100).to_delete == ()
 
 
+@pytest.mark.parametrize("pods", [group(1), [make_pod("master-0")]], ids=["growth", "minimum"])
+def test_a_refusal_counts_once_though_the_operator_does_not_know_that_its_status_was_written(pods):
+    """The status was written, and its answer was lost. The refusal is remembered."""
+    job = make_job(pods, status=make_status(replicas=len(pods)), pods_rejected=QUOTA)
+    written = see(job).status
+    again = see(replace(job, status=written))
+    assert (again.status, again.events) == (written, ())
+    assert len(again.to_delete) == (0 if len(pods) > 1 else 1)
+
+
+def test_a_refusal_of_a_smaller_size_counts_during_the_wait_for_a_larger_one():
+    waits = Retry(reason="x", not_before=at(150), attempt=1, size=3, cause=RetryCause.FAILED_CREATE)
+    status = make_status(replicas=1, failed_size=waits)
+    spec = make_spec(minReplicas=1)
+    failed = see(make_job([make_pod("master-0")], spec=spec, status=status, pods_rejected=QUOTA)).status.failed_size
+    assert (failed.size, failed.attempt) == (2, 2)
+
+
 def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
     waits = []
     for attempt in (1, 3, 9, 40):
@@ -842,3 +860,14 @@ def test_workers_without_a_master_start_over_unless_a_late_master_of_an_earlier_
     status = make_status(replicas=1, target_replicas=2, pods=listed)
     planned = plan(make_job((make_pod("worker-0"),), status=status), make_grant(keep=["worker-0"], create=["master-0"]))
     assert planned.status.incarnation == incarnation
+
+
+@pytest.mark.parametrize("late", [{}, REFUSED], ids=["it waits", "its kubelet has refused it"])
+def test_a_late_master_of_an_earlier_incarnation_costs_no_loss(late):
+    pods = (make_pod("master-0", **late), make_pod("worker-0", incarnation=2))
+    grant = make_grant(keep=["worker-0"], create=["master-0"])
+    first = plan(make_job(pods, status=make_status(incarnation=2, replicas=0)), grant)
+    assert (names(first.deletes), first.slots) == (["toy-master-0"], ())
+    then = plan(make_job(pods[1:], status=first.status), grant)
+    assert (then.status.incarnation, then.status.restarts) == (2, 0)
+    assert [slot.role for slot in then.slots] == ["master"]

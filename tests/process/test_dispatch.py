@@ -118,7 +118,7 @@ async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.failed_writes.failed_write(job.uid).pods_rejected == ""
+    assert dispatcher.failed_writes.failed_write(job.uid).feedback.pods_rejected == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():

@@ -27,7 +27,7 @@ class Server:
         self.used, self.limit, self.pods = used, limit, pods
         self.asked: list[int] = []
 
-    async def post(self, path: str, body: Any, *, params: Any) -> None:
+    async def post(self, path: str, body: Any, *, params: Any) -> Any:
         """The answer to a dry run."""
         assert (path, params["dryRun"]) == ("/api/v1/namespaces/team-a/pods", "All")
         asked = sum(int(one["resources"]["limits"][GPU]) for one in body["spec"]["containers"])
@@ -37,6 +37,7 @@ class Server:
             raise Forbidden(f"exceeded quota: few, {told}", status=403)
         if self.used + asked > self.limit:
             raise Forbidden(f"exceeded quota: gpus, requested: {GPU}={asked}", status=403)
+        return body
 
 
 class Services:
@@ -115,7 +116,7 @@ async def test_a_quota_on_the_number_of_pods_counts_leaving_pods(limit: int, fit
 @pytest.mark.parametrize("error", [Unreachable("no answer"), ApiError("busy", status=429)])
 async def test_no_answer_is_no_refusal(error: Exception):
     class Silent(Server):
-        async def post(self, *_: Any, **__: Any) -> None:
+        async def post(self, *_: Any, **__: Any) -> Any:
             raise error
 
     with pytest.raises(type(error)):
@@ -138,11 +139,11 @@ def job_with_a_master_of_its_own() -> Job:
 )
 async def test_worker_dry_run_counts_if_terminating_pods_explain_the_masters(error, raised):
     class Second(Server):
-        async def post(self, path: str, body: Any, *, params: Any) -> None:
+        async def post(self, path: str, body: Any, *, params: Any) -> Any:
             if len(self.asked) == 1:
                 self.asked.append(0)
                 raise error
-            await super().post(path, body, params=params)
+            return await super().post(path, body, params=params)
 
     question = DryRunQuestion(job_with_a_master_of_its_own(), creates(2), leaving=lambda: [pod_of(8)])
     with pytest.raises(raised):
@@ -152,10 +153,11 @@ async def test_worker_dry_run_counts_if_terminating_pods_explain_the_masters(err
 @pytest.mark.parametrize("status", [401, 429, 500, 503, 504])
 async def test_no_answer_about_all_pods_is_no_acceptance(status: int):
     class SilentAboutAll(Server):
-        async def post(self, path: str, body: Any, *, params: Any) -> None:
-            await super().post(path, body, params=params)
+        async def post(self, path: str, body: Any, *, params: Any) -> Any:
+            answer = await super().post(path, body, params=params)
             if len(self.asked) == 2:
                 raise api_error(status, b'{"message": "busy"}')
+            return answer
 
     with pytest.raises(ApiError, match="busy"):
         await ask(SilentAboutAll(0, 8), DryRunQuestion(job_of(1), creates(2)))
@@ -163,10 +165,11 @@ async def test_no_answer_about_all_pods_is_no_acceptance(status: int):
 
 async def test_that_all_pods_as_one_are_too_large_for_something_else_than_a_quota_does_not_count():
     class Limited(Server):
-        async def post(self, path: str, body: Any, *, params: Any) -> None:
-            await super().post(path, body, params=params)
+        async def post(self, path: str, body: Any, *, params: Any) -> Any:
+            answer = await super().post(path, body, params=params)
             if len(self.asked) == 2:
                 raise Forbidden("maximum cpu usage per Pod is 2", status=403)
+            return answer
 
     await ask(Limited(0, 8), DryRunQuestion(job_of(1), creates(2)))
 

@@ -18,7 +18,6 @@ from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.decisions import Nomination
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.node import Node
-from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.plan.facts.waits import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, ForeignPods
@@ -35,6 +34,7 @@ from elastic_operator.read.foreign.reservation import (
 )
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
+from elastic_operator.waits import Attempts
 from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0
@@ -122,16 +122,17 @@ def _json(reservation: Reservation) -> str:
 
 def may_go_to(pod: ForeignPod) -> list[str]:
     """The nodes that its shape allows."""
-    return [name for name in ("n1", "n2") if not misfit(pod.shape, Node(name, {}))]
+    return [name for name in ("n1", "n2") if not misfit(pod.demand.shape.master, Node(name, {}))]
 
 
 def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     world = World()
     world.pod(nodeSelector={"zone": "z"}, preemptionPolicy="Never", priority=7)
     pod = world.look()
-    assert (pod.uid, pod.namespace, pod.name) == ("u", "team", "p")
-    assert (pod.shape.gpus, pod.shape.node_selector) == (1, {"zone": "z"})
-    assert (pod.priority, pod.preempts, pod.unplannable, pod.promised_node) == (7, False, "", "")
+    demand, shape = pod.demand, pod.demand.shape.master
+    assert (demand.uid, demand.namespace, demand.name, demand.sizes) == ("u", "team", "p", (1,))
+    assert (shape.gpus, shape.node_selector) == (1, {"zone": "z"})
+    assert (demand.priority, pod.preempts, pod.unplannable, pod.promised_node) == (7, False, "", "")
 
 
 @pytest.mark.parametrize(
@@ -400,7 +401,7 @@ def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_on
     for at, name in enumerate("abc"):
         world.pod(name, uid=name, owners=(job,))
         seen.append({pod.uid: pod for pod in world.foreign_pods.refresh(NOW + 0.1 * at)})
-    assert not any(pod.gang or pod.may_preempt for pod in seen[1].values())
+    assert not any(pod.gang or pod.demand.preemption_bar is None for pod in seen[1].values())
     assert seen[2].keys() == {"a", "b", "c"}
     assert all(seen[2][uid] is pod for uid, pod in seen[1].items())
 

@@ -29,7 +29,7 @@ class Gang(World):
 
     def kept(self, now: float = NOW) -> dict[str, str]:
         """The node that is kept for each waiting pod."""
-        return {one.name: one.reserved for one in self.foreign_pods.refresh(now)}
+        return {one.demand.name: one.reserved for one in self.foreign_pods.refresh(now)}
 
     def _observe(self, number: int, reservation: Reservation, **fields: Any) -> None:
         name, owners = f"g{number}", (owner("uid-job", kind="Job", name="g"),)

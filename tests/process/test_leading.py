@@ -143,7 +143,7 @@ async def test_a_standby_reads_jobs_ahead_so_that_its_first_pass_as_the_leader_p
         replica.stores.jobs.observe_deleted("two")
         await asyncio.sleep(process.READ_AHEAD_SECONDS)
         assert set(made[0].planner.jobs._memories) == {"one", "three"}
-        assert set(made[0].view._bodies) == {"one", "three"}
+        assert {uid for uid, _ in made[0].view.reader.specs._statuses.items()} == {"one", "three"}
         elector[0]._leading.set()
         await asyncio.sleep(1)
         assert replica.controller is made[0]

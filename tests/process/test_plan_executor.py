@@ -21,7 +21,8 @@ from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import GROUP
 from tests.api.jobs import make_job as make_body
-from tests.cluster_unit.fake_api import FakeApi
+from tests.cluster_unit.fake_api import FakeApi, json
+from tests.kit.requests import DENIED
 from tests.plan.jobs import make_job, make_spec, make_status
 
 PATH = f"/apis/{GROUP}/{VERSION}/namespaces/a/{PLURAL}/toy"
@@ -117,7 +118,7 @@ async def test_a_namesake_of_a_job_that_is_gone_already_stays_and_is_read(api: F
 async def test_a_webhook_that_forbids_the_deletion_of_a_job_does_not_hide_the_job(api: FakeApi, session: Session):
     stored(api)
     stores, delete = expired(api, session, make_job())
-    api.fail("DELETE", 409)
+    api.fail("DELETE", json({"kind": "Status", "message": DENIED, "reason": "Conflict", "code": 409}, code=409))
     with pytest.raises(ApiError) as refused:
         await delete()
     assert not refused.value.retry_policy.is_transient, "it is not asked again at once"

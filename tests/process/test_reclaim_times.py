@@ -116,7 +116,8 @@ def test_a_pod_that_is_to_go_again_later_went_once():
 
 
 def test_no_eviction_counts_for_a_pod_with_only_the_name_of_a_preemptor():
-    namesake = replace(make_foreign_pod("k", 1, unplannable="its claim is not bound"), uid="u")
+    pod = make_foreign_pod("k", 1, unplannable="its claim is not bound")
+    namesake = replace(pod, demand=replace(pod.demand, uid="u"))
     watched = Watched(borrower(), make_job("k", 2, team="a"), foreign_pods=[namesake])
     watched.allocate()
     assert watched.told() == (0, 0, 2, 2)

@@ -4,7 +4,12 @@ import pytest
 
 from elastic_operator.cluster.objects import DeviceClass, decode
 from elastic_operator.cluster.store import Store
-from elastic_operator.read.uncounted_devices import DeviceRequests, UncountedDevices, device_requests_of
+from elastic_operator.read.uncounted_devices import (
+    DeviceRequests,
+    class_of_resources,
+    device_requests_of,
+    why_not_counted,
+)
 from tests.api.jobs import make_container, make_template, with_gpus
 from tests.build.objects import make_spec
 
@@ -13,12 +18,12 @@ NAMED = "deviceclass.resource.kubernetes.io/large"
 LIMITS = {"limits": {NAMED: "1", "cpu": 2}}
 
 
-def uncounted(**class_of):
+def why(asked, **class_of):
     store = Store()
     for version, (name, resource) in enumerate(class_of.items(), start=1):
         meta = {"name": name, "uid": name, "resourceVersion": str(version)}
         store.observe(decode({"metadata": meta, "spec": {"extendedResourceName": resource}}, DeviceClass))
-    return UncountedDevices(store)
+    return why_not_counted(asked, class_of_resources(store))
 
 
 def claiming(template):
@@ -51,9 +56,9 @@ def test_both_templates_are_read(fields, asked):
     ],
 )
 def test_uncounted_devices_are_named_with_their_class(asked, told):
-    why = uncounted(gpus=GPU, other=None).why(asked)
-    assert why.message.startswith(told) if told else why is None
+    reason = why(asked, gpus=GPU, other=None)
+    assert reason.message.startswith(told) if told else reason is None
 
 
 def test_without_such_a_class_an_extended_resource_is_counted():
-    assert uncounted().why(DeviceRequests(False, frozenset({GPU}))) is None
+    assert why(DeviceRequests(False, frozenset({GPU}))) is None

@@ -36,7 +36,7 @@ def unserved(
     """The pods of gangs that are not served: each is on its own, and preempts nothing."""
     instead = gangs.without_unsettled(waiting, untried, now)
     assert not any(pod.gang for pod in instead.values())
-    return {uid for uid, pod in instead.items() if not pod.may_preempt}
+    return {uid for uid, pod in instead.items() if pod.demand.preemption_bar}
 
 
 def test_a_gang_is_served_once_it_has_not_grown_for_a_second() -> None:
@@ -69,7 +69,7 @@ def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert unserved(gangs, gang(1), NOW) == {"g0"}
     (alone,) = gangs.without_unsettled(gang(1), frozenset(), SETTLED).values()
-    assert (alone.gang, alone.may_preempt) == ("", True)
+    assert (alone.gang, alone.demand.preemption_bar) == ("", None)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert unserved(gangs, gang(1), SETTLED) == set()
 

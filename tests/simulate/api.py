@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from elastic_operator.cluster.errors import AlreadyExists
-from tests.kit.requests import Request, failure
+from tests.kit.requests import Request, conflict, failure
 from tests.simulate import server as kinds
 from tests.simulate.server import PRIORITIES, Body, Server, merged
 
@@ -296,8 +296,8 @@ class Api:
         wanted = options.get("preconditions") or {}
         for name, value in wanted.items():
             if value != old["metadata"][name]:
-                message = f"the {name} in the precondition ({value}) does not match ({old['metadata'][name]})"
-                raise RefusedError(409, "Conflict", message)
+                why = f"the {name} in the precondition ({value}) does not match ({old['metadata'][name]})"
+                raise _conflict(place, why)
         if old["metadata"].get("finalizers"):
             return _ok(place.plural, self._marked(place, old))
         if place.plural == kinds.PODS:
@@ -430,11 +430,14 @@ def selector(query: Mapping[str, str]) -> Callable[[Body], bool]:
 
 def _require_same(place: _Place, old: Body, given: Mapping[str, Any]) -> None:
     if given.get("uid") not in (None, old["metadata"]["uid"]):
-        message = f"Precondition failed: UID in precondition: {given['uid']}, in object meta: {old['metadata']['uid']}"
-        raise RefusedError(409, "Conflict", message)
+        known = old["metadata"]["uid"]
+        raise _conflict(place, f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {known}")
     if given.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
-        message = f'Operation cannot be fulfilled on {place.plural} "{place.name}": the object has been modified'
-        raise RefusedError(409, "Conflict", message)
+        raise _conflict(place)
+
+
+def _conflict(place: _Place, *why: str) -> RefusedError:
+    return RefusedError(409, "Conflict", conflict(f'{place.plural} "{place.name}"', *why))
 
 
 def _shown(plural: str, body: Body) -> Body:

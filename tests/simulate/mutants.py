@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from elastic_operator.loop import reconciler
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import observed_jobs, planner
 from elastic_operator.plan.allocation import allocate as allocating
@@ -234,7 +235,7 @@ def _untold(job: Job, release: Collection[str], now: float) -> Plan:
     return replace(plan_in_quarantine(job, release, now), status=job.status)
 
 
-def _without_spec(_policies: Policies, policy: Policy, _generation: int) -> Policy:
+def _without_spec(_policies: Policies, policy: Policy) -> Policy:
     return replace(policy, spec=None)
 
 
@@ -249,7 +250,7 @@ GUARDS: Mapping[str, Mutant] = {
     "a job that is quarantined is given more": _instead(
         (observed_jobs, "demand_in_quarantine", lambda last, _pods: last)
     ),
-    "a job that is quarantined does not say so": _instead((planner, "plan_in_quarantine", _untold)),
+    "a job that is quarantined does not say so": _instead((reconciler, "plan_in_quarantine", _untold)),
     "a policy that is quarantined holds no more": _instead((Policies, "_stand_in", _without_spec)),
     "pods on a node that is quarantined count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
 }
@@ -283,7 +284,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "nothing is taken for foreign pods": _with_inputs(lambda inputs: replace(inputs, foreign_pods=())),
     "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
-    "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
+    "foreign pods need only GPUs": _requests(lambda request: replace(request, demand=_by_gpus_alone(request.demand))),
     "victims go before the pod is nominated": _instead((Nominator, "begin_for", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "begin_for", _nothing_is_done)),
     "a place that is kept is given away": _with_inputs(_without_promises),

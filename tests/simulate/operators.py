@@ -135,7 +135,7 @@ class Operator:
 
     async def _tell_events(self) -> None:
         while not self.events._queue.empty():
-            await self.events._write(self.events._queue.get_nowait())
+            await self.events._write(*self.events._queue.get_nowait())
 
     def doubt(self) -> None:
         """Decide everything again at the next pass."""

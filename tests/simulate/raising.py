@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from elastic_operator.loop import reconciler
 from elastic_operator.loop.writes import plan_executor
-from elastic_operator.plan import observed_jobs, planner
+from elastic_operator.plan import observed_jobs
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
@@ -48,7 +49,7 @@ STATIONS = {
     "shape": Station(kinds.JOBS, shapes.Shapes, "_shape"),
     "demand": Station(kinds.JOBS, observed_jobs, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
-    "reconcile": Station(kinds.JOBS, planner, "reconcile"),
+    "reconcile": Station(kinds.JOBS, reconciler, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, plan_executor.PlanExecutor, "carry_out"),
     "foreign pod": Station(kinds.PODS, foreign_pods.ForeignPods, "_read_pod"),
@@ -162,4 +163,4 @@ class Raising:
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
             if isinstance(one, AllocationInputs):
-                yield from (asking.name for asking in (*one.jobs, *one.foreign_pods))
+                yield from (asking.name for asking in (*one.jobs, *(pod.demand for pod in one.foreign_pods)))

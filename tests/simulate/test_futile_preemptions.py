@@ -10,6 +10,7 @@ import pytest
 
 from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
+from elastic_worker.contract import LABEL_INCARNATION
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -181,6 +182,25 @@ def test_no_pod_is_evicted_for_a_job_whose_pods_are_refused_and_the_job_says_why
         await world.advance(600)
         assert len(pods_of(world, job)) == 4
         assert len(evicted.times) == 4
+
+    run_scenario(scenario)
+
+
+def test_no_pod_is_evicted_for_a_job_whose_incarnation_a_webhook_changes() -> None:
+    async def scenario(world: World) -> None:
+        def admit(_request: Request, plural: str, body: Body) -> None:
+            if plural == kinds.PODS and body["metadata"]["namespace"] == "red":
+                body["metadata"]["labels"] = {**body["metadata"]["labels"], LABEL_INCARNATION: "mine"}
+
+        teams(world, red=8)
+        await world.advance(30)
+        world.api.admission.append(admit)
+        evicted = Evicted(world)
+        add_job(world, "red", minReplicas=4, maxReplicas=4)
+        await world.advance(HOUR)
+        assert evicted.times == []
+        notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
+        assert any(LABEL_INCARNATION in note for note in notes)
 
     run_scenario(scenario)
 

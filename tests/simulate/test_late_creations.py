@@ -7,6 +7,8 @@ from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from elastic_operator.cluster import api_requests
 from elastic_worker import contract
 from tests.simulate import server as kinds
@@ -14,12 +16,15 @@ from tests.simulate.facts import name_of
 from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
 from tests.simulate.world import World
 
+ELASTIC = {"runtime": {"mode": "Elastic"}}
 
-def test_a_late_master_of_an_earlier_incarnation_is_deleted_and_costs_the_new_incarnation_nothing() -> None:
+
+@pytest.mark.parametrize(("spec", "incarnation"), [({}, 2), (ELASTIC, 1)], ids=["Torchrun", "Elastic"])
+def test_a_late_master_is_deleted_and_costs_its_successor_nothing(spec: dict[str, Any], incarnation: int) -> None:
     async def scenario(world: World) -> None:
         for _ in range(2):
             world.add_node(4, "a")
-        job = add_job(world, "red", minReplicas=3, maxReplicas=3)
+        job = add_job(world, "red", minReplicas=3, maxReplicas=3, **spec)
         await world.advance(60)
         [master] = (pod for pod in pods_of(world, job) if contract.ROLE_MASTER in name_of(pod))
         late = {
@@ -46,7 +51,9 @@ def test_a_late_master_of_an_earlier_incarnation_is_deleted_and_costs_the_new_in
         assert arrived
         assert len(pods_of(world, job)) == 3
         status = world.server.find(kinds.JOBS, "red", name_of(job))["status"]
-        assert {pod["metadata"]["labels"][contract.LABEL_INCARNATION] for pod in pods_of(world, job)} == {"2"}
-        assert (status["incarnation"], status["restarts"]) == (2, 1)
+        incarnations = {pod["metadata"]["labels"][contract.LABEL_INCARNATION] for pod in pods_of(world, job)}
+        assert incarnations == {str(incarnation)}
+        assert (status["incarnation"], status["restarts"]) == (incarnation, 1)
+        assert status.get("masterEpoch") == (2 if spec else None)
 
     run_scenario(scenario)

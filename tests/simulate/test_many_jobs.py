@@ -10,7 +10,7 @@ from unittest.mock import patch
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import store_view as stored
-from elastic_operator.plan import observed_jobs, planner
+from elastic_operator.plan import observed_jobs
 from elastic_operator.read import specs
 from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
@@ -85,8 +85,8 @@ def test_the_first_pass_of_a_new_leader_makes_few_plans_besides_those_with_pods_
         world.operator.controller.forget()
         world.operator.controller.planner.plans._plans.clear()
         planned = list[str]()
-        reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, planned)
-        with patch.object(planner, "reconcile", reconcile):
+        reconcile = noted(reconciler.reconcile, lambda seen, *_: seen.job.name, planned)
+        with patch.object(reconciler, "reconcile", reconcile):
             await world.run_pass()
             assert (len(planned), owner_of(lost)["name"] in planned) == (AT_ONCE + 1, True)
             await world.run_pass()
@@ -108,8 +108,8 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
             planned.append((obs.job.generation, jobs.get(obs.job.uid).metadata.generation))
             return reconcile_as_it_is(obs, *arguments, **more)
 
-        reconcile_as_it_is = planner.reconcile
-        with patch.object(planner, "reconcile", reconcile):
+        reconcile_as_it_is = reconciler.reconcile
+        with patch.object(reconciler, "reconcile", reconcile):
             for _ in range(6):
                 world.clock.passed += reason_messages.REASON_MESSAGES_SECONDS
                 await world.run_pass()
@@ -126,8 +126,8 @@ def test_all_jobs_are_decided_on_again_in_time_some_of_them_at_a_time():
         await world.come_to_rest()
         looked, plans, per_pass = list[str](), list[str](), list[tuple[int, int]]()
         observe = noted(observed_jobs.observe, lambda job, *_: job.name, looked)
-        reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, plans)
-        with patch.object(observed_jobs, "observe", observe), patch.object(planner, "reconcile", reconcile):
+        reconcile = noted(reconciler.reconcile, lambda seen, *_: seen.job.name, plans)
+        with patch.object(observed_jobs, "observe", observe), patch.object(reconciler, "reconcile", reconcile):
             for _ in range(int(reconciler.RESYNC_SECONDS) + 10):
                 before = len(looked), len(plans)
                 world.clock.passed += 1.0
@@ -187,12 +187,12 @@ def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> N
 
 def test_no_plan_is_made_for_a_job_while_one_is_carried_out() -> None:
     calls: list[str] = []
-    plan = noted(planner.Planner.plan, lambda _planner, obs, *_: str(obs.job.name), calls)
+    reconcile = noted(reconciler.reconcile, lambda obs, *_: str(obs.job.name), calls)
 
     async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         controller = world.operator.controller
-        with patch.object(planner.Planner, "plan", plan):
+        with patch.object(reconciler, "reconcile", reconcile):
             controller.run_pass()
             assert len(calls) == JOBS
             controller.run_pass()

@@ -14,6 +14,8 @@ from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.plan.allocation import allocate
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.pods.launcher_target import Target
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import policies
 from elastic_operator.settings import ReclaimMode
 from tests.simulate import operators
@@ -27,9 +29,13 @@ from tests.simulate.world import METRICS, World
 
 
 def run_scenario(scenario: Callable[[World], Coroutine[Any, Any, None]], *, seed: int = 1) -> None:
-    """Run the scenario in a new world."""
+    """Run the scenario in a new world, in which no master answers."""
+
+    async def get(_poller: MasterPoller, _target: Target) -> bytes:
+        raise OSError("no route to host")
+
     clock = VirtualClock()
-    with clock.patch_time(Random(seed)):
+    with clock.patch_time(Random(seed)), patch.object(MasterPoller, "_get", get):
         world = World(clock, Random(seed))
         with world.raising.rule():
             asyncio.run(scenario(world))

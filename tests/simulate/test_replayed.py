@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_operator.loop import reconciler
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
@@ -22,12 +23,11 @@ class Replays:
     """Stands beside the planner of the loop: decides each of its passes again, and compares."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._decide, self._plan = Planner.decide, Planner.plan
+        self._decide, self._reconcile = Planner.decide, reconciler.reconcile
         self._replayed: Mapping[str, JobDecision] = {}
-        self._loop: Planner | None = None
         self.grants = self.deletes = self.creates = 0
         monkeypatch.setattr(Planner, "decide", lambda planner, world, reclaim: self.decide(planner, world, reclaim))
-        monkeypatch.setattr(Planner, "plan", lambda planner, obs, grant, now: self.plan(planner, obs, grant, now))
+        monkeypatch.setattr(reconciler, "reconcile", self.reconcile)
 
     def decide(self, planner, world, reclaim):
         """Decide, and compare who gets what."""
@@ -38,7 +38,7 @@ class Replays:
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         outcome = decide(read)
-        self._loop, self._replayed = planner, {decision.job.uid: decision for decision in outcome.jobs}
+        self._replayed = {decision.job.uid: decision for decision in outcome.jobs}
         assert self._replayed.keys() == decisions.obs.keys()
         replayed = {uid: found.grant for uid, found in self._replayed.items() if found.grant is not None}
         assert replayed == dict(decisions.allocation)
@@ -48,10 +48,10 @@ class Replays:
         self.grants += len(replayed)
         return decisions
 
-    def plan(self, planner, obs, grant, now):
+    def reconcile(self, obs, grant, *, now):
         """Plan, and compare what is done where the job gets all at once that it is granted."""
-        plan = self._plan(planner, obs, grant, now)
-        if planner is self._loop and self._replayed[obs.job.uid].grant == grant:
+        plan = self._reconcile(obs, grant, now=now)
+        if self._replayed[obs.job.uid].grant == grant:
             replayed = self._replayed[obs.job.uid].plan
             assert replayed == replace(plan, status=without_output(plan.status), requeue_at=replayed.requeue_at)
             # A deadline whose start is not written yet counts from the first look, which may be earlier.

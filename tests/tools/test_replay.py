@@ -8,8 +8,10 @@ import sys
 from dataclasses import replace
 
 from elastic_operator.command_line import main
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.node import UnreadyNode
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
@@ -96,7 +98,8 @@ def test_the_team_is_the_one_that_owns_the_namespace(desk):
 
 def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
     owner = make_policy("b", namespaces=["team-b"], flavors=[make_flavor(guaranteed=1)])
-    waiting = ForeignPod("r", "team-b", "notebook", NOW - 60, make_shape(1), preempts=False)
+    shape = JobShape(make_shape(1), make_shape(1))
+    waiting = ForeignPod(JobDemand("r", "team-b", "notebook", 0, NOW - 60, (1,), shape), preempts=False)
     held = make_cluster_snapshot([make_node("n1", 2)], [make_job("big", 1, 2, on="n1 n1")])
     snapshot = replace(held, policies=(owner,), foreign_pods=(waiting,))
     lines = desk.says("replay", desk.snapshot(snapshot)).splitlines()

@@ -16,7 +16,7 @@ from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.cluster.objects import ClassMeta, PriorityClass
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
-from elastic_operator.plan.facts.demand import Member, PreemptionBar
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
@@ -136,6 +136,15 @@ JOBS = facts(
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
+DEMANDS = facts(
+    JobDemand,
+    shape=JOB_SHAPES,
+    members=some(MEMBERS),
+    used_indices=st.frozensets(NUMBERS, max_size=2),
+    failed=maybe(facts(FailedSize)),
+    provisioning_pods=some(MEMBERS),
+    node_request=maybe(facts(NodeRequest)),
+)
 PREEMPTORS = st.builds(PreemptorKey, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
@@ -158,7 +167,7 @@ RECORDINGS = facts(
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
     priority_classes=some(st.builds(PriorityClass, st.builds(ClassMeta, WORDS, WORDS, WORDS), NUMBERS)),
-    foreign_pods=some(facts(ForeignPod, shape=SHAPES)),
+    foreign_pods=some(facts(ForeignPod, demand=DEMANDS)),
     stopped=maybe(facts(Reason)),
     eviction_limits=EVICTION_LIMITS,
 )
@@ -185,7 +194,7 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 11)
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 12)
     assert document["cluster"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["cluster"]["nodes"][0]
 
@@ -232,11 +241,11 @@ def with_job(**fields):
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 11; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 11"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 12; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 12"),
         (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 11}, "missing required field `cluster`"),
+        (lambda d: {"kind": d["kind"], "version": 12}, "missing required field `cluster`"),
         (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
         (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (

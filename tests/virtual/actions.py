@@ -175,10 +175,15 @@ def fault(index: int = 0, **what: Any) -> Action:
 
 
 def refuse(
-    status: int, *, where: Matcher = anything, times: int | None = None, retry_after: int | None = None
+    status: int,
+    *,
+    where: Matcher = anything,
+    times: int | None = None,
+    retry_after: int | None = None,
+    message: str = "",
 ) -> Action:
     """Answer matching requests of the first replica with that status, `times` times (None: always)."""
-    return on(0, lambda line: line.faults.refusals.append(Refusal(status, where, times, retry_after)))
+    return on(0, lambda line: line.faults.refusals.append(Refusal(status, where, times, retry_after, message)))
 
 
 def heal(index: int = 0) -> Action:

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything
+from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything, told
 from tests.simulate.api import Answer, Api, RefusedError, Watch, refusal
 from tests.virtual.loop import OUTSIDE
 
@@ -212,7 +212,8 @@ class Line:
             if refused.retry_after is not None:
                 headers["Retry-After"] = str(refused.retry_after)
             entry.status = refused.status
-            return refusal(refused.status, REASONS.get(refused.status, ""), "no"), headers
+            message = refused.message or told(refused.status, entry.request.path)
+            return refusal(refused.status, REASONS.get(refused.status, ""), message), headers
         if opened is None:
             answer = self.api.answer(entry.request)
             entry.status = answer.status

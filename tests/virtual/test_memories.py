@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dis
+import gc
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import msgspec
 
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import DelayQueue, KeyedCache, LastSeen, SingleCache, Turns
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.pass_state import PassState
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.read.sums import PodIndex
 from tests.docs.pages import text
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_team
 from tests.simulate.test_forgotten import things_in
 from tests.virtual.actions import job, nodes
 from tests.virtual.world import ProcessWorld, run_world
@@ -42,6 +47,8 @@ MEMORIES = (
 """Types whose objects can remember; of tuples, those that a method replaces. The one `DirtySet` is in a table of its
 own.
 """
+OF_ONE_PASS = (PassState, Allocation)
+"""Each pass makes new ones, so a row names their modules, and nothing in them has a row."""
 NOT_LISTED = {
     ("cluster/lease.py", "_lease"): "the memories of watches, the lease and the clock",
     ("cluster/lease.py", "revisions"): "the memories of watches, the lease and the clock",
@@ -94,6 +101,8 @@ def memories_of(process: Any) -> dict[str, set[str]]:
         if module := MODULES.fullmatch(type(thing).__module__):
             path = module[1].replace(".", "/") + ".py"
             found[path] |= {name for name, value in attributes_of(thing) if is_memory(thing, name, value)}
+        if isinstance(thing, OF_ONE_PASS):
+            continue
         inside = list(thing) if isinstance(thing, Store) else []
         for inner in (*inside, *(inner for _, inner in things_in(thing))):
             if id(inner) not in seen:
@@ -130,6 +139,19 @@ def test_each_memory_between_passes_has_a_row() -> None:
     assert {place for place in NOT_LISTED if place[1] not in found.get(place[0], ())} == set(), "gone from the code"
     listed = {path: {name for name in names if (path, name) not in NOT_LISTED} for path, names in found.items()}
     assert [lack for path, names in sorted(listed.items()) if names for lack in missing(path, names, rows())] == []
+
+
+def test_an_allocation_takes_nothing_that_is_of_one_pass_into_the_next() -> None:
+    jobs = (make_job("new", 2, team="a"), make_job("low", 1, 4, team="b", on="n1 n1 n1 n1"))
+    inputs = make_inputs((make_node("n1", 4),), jobs, teams=(make_team("a", 4), make_team("b")))
+    allocator = Allocator()
+    first = allocator.allocate(inputs)
+    assert first["new"].victim_jobs, "it has a grant that was read, victims and findings"
+    of_first = [ref(first), ref(first._state.this_pass), ref(first._state.victims), ref(first._explainer)]
+    del first
+    allocator.allocate(inputs)
+    gc.collect()
+    assert [one() for one in of_first] == [None] * 4
 
 
 def test_a_tuple_that_a_method_replaces_is_a_memory() -> None:

@@ -20,20 +20,20 @@ from elastic_api.leftovers import removal
 from elastic_api.policy import COLLECTION
 from elastic_operator.cluster.errors import (
     AlreadyExists,
-    ApiError,
     BadRequest,
     ClusterError,
     Conflict,
     Forbidden,
     NameTaken,
     NotFound,
+    UnversionedConflict,
 )
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_worker.contract import LABEL_JOB_NAME
+from elastic_worker.contract import LABEL_INCARNATION, LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -51,15 +51,25 @@ async def create_pod(session: Session, manifest: Mapping[str, Any]) -> Pod:
     Raises:
         NameTaken: the name belongs to a pod of others, or to one of ours that is still being deleted.
         BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
+        Forbidden, too: a mutating webhook changes the label of the incarnation.
         ClusterError: anything else.
     """
     try:
-        return decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
+        pod = decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
     except AlreadyExists:
         try:
             pod = decode(await session.get(_path(manifest, "pods")), Pod)
         except NotFound as error:
             raise NameTaken(f"Pod {manifest['metadata']['name']} was only just deleted.") from error
+    else:
+        meta = pod.metadata
+        if changed := _changed_incarnation(meta.labels.incarnation, manifest):
+            # It would count as a pod of another incarnation, and the operator would replace it forever.
+            try:
+                await delete_pod(session, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0)
+            except ClusterError as error:  # the next pass deletes it
+                raise changed from error
+            raise changed
     _require_ours(pod.metadata, manifest)
     return pod
 
@@ -71,12 +81,29 @@ async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
     """
     params = {"fieldValidation": "Strict", "dryRun": "All"}
     try:
-        await _post(session, "pods", manifest, params=params)
+        answer = await _post(session, "pods", manifest, params=params)  # without a resourceVersion, so it is no `Pod`
     except AlreadyExists:
         return
     except BadRequest as error:
         if "does not support dry run" not in error.message:
             raise
+    else:
+        if changed := _changed_incarnation(_incarnation_of(answer), manifest):
+            raise changed
+
+
+def _changed_incarnation(found: str, manifest: Mapping[str, Any]) -> Forbidden | None:
+    """The refusal of a new pod whose label of the incarnation is changed by a mutating webhook to `found`; None if it
+    is not.
+    """
+    if found == (wanted := _incarnation_of(manifest)):
+        return None
+    how = f"gets {found!r} in place of {wanted!r} in its label {LABEL_INCARNATION}"
+    return Forbidden(f"pod {manifest['metadata']['name']} {how}: a mutating webhook changes it", status=403)
+
+
+def _incarnation_of(pod: Mapping[str, Any]) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(LABEL_INCARNATION, ""))
 
 
 async def delete_pod(
@@ -236,9 +263,9 @@ def _has_version(answer: Mapping[str, Any]) -> bool:
     return answer.get("kind") != "Status" and bool(answer.get("metadata", {}).get("resourceVersion"))
 
 
-def _of_no_version(error: Conflict) -> ApiError:
+def _of_no_version(error: Conflict) -> UnversionedConflict:
     """The error for a conflict of a write that named no version: no changed object of ours could be read again."""
-    return ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
+    return UnversionedConflict(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
 
 
 async def _ensure(

@@ -119,9 +119,19 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409 on a change: the object, or its version, is not the one that the precondition names."""
+    """409 on a change: the object, or its version, is not the one that the precondition names. The 409 of a webhook or
+    a proxy is an `ApiError`: it comes again, however often the operator decides again.
+    """
 
     retry_policy = RetryPolicy.DECIDE_AGAIN
+
+
+class UnversionedConflict(ApiError):
+    """409 of the API server's own on a write that names no version: it met another write, such as that of a quota.
+    Nothing is to be read again, and the same write passes a moment later.
+    """
+
+    retry_policy = RetryPolicy.RETRY
 
 
 class Expired(ApiError):
@@ -171,6 +181,8 @@ def severity(error: BaseException) -> int:
 
 _MAY_CHANGE = ("webhook", "denied request")
 """The API server's words for refusals by webhooks and by a ValidatingAdmissionPolicy."""
+_DENIED = ("denied the request", "denied request")
+"""Its words if they have decided. They choose the status of the answer, 409 and 429 among others."""
 
 
 class PodRefused(ClusterError):
@@ -198,10 +210,13 @@ def refuses_pod(error: ApiError) -> bool:
     """Whether the answer to the creation of a pod is about the pod, and not about the server's own state."""
     if 'serviceaccount "default" not found' in error.message:
         return False  # in a new namespace the service account is created a moment later
-    by_webhook = isinstance(error, ServerError) and "webhook" in error.message
-    return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
+    fails_at_webhook = isinstance(error, ServerError) and "webhook" in error.message
+    is_denied = any(sign in error.message for sign in _DENIED)
+    return is_denied or fails_at_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
 
 
+_CONFLICT = "Operation cannot be fulfilled on "
+"""The API server's own conflicts begin so (apimachinery: NewConflict)."""
 _BY_STATUS: Mapping[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,
@@ -229,15 +244,16 @@ def error_event(body: bytes) -> ApiError:
 def _error(status: int, body: Mapping[str, Any], *, header: str | None = None) -> ApiError:
     reason = str(body.get("reason") or "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    if kind is Conflict and reason == "AlreadyExists":
-        kind = AlreadyExists
+    message = str(body.get("message") or "no message")
+    if kind is Conflict and not message.startswith(_CONFLICT):
+        kind = AlreadyExists if reason == "AlreadyExists" else ApiError
     details = body.get("details")
     if not isinstance(details, Mapping):
         details = {}  # a gateway in between puts a list there
     if kind is NotFound and not details.get("name"):
         kind = NotServed
     return kind(
-        str(body.get("message") or "no message"),
+        message,
         status=status,
         reason=reason,
         retry_after=_wait(_seconds(header)) or _wait(details.get("retryAfterSeconds")),

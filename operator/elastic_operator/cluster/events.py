@@ -1,7 +1,8 @@
 """Writes events on jobs (events.k8s.io/v1): each once, repeated ones counted, and without delaying a pass.
 
-`record` only puts an event into a bounded queue; a task of its own writes. An event that does not fit, exceeds its
-job's rate, or is refused, is dropped and counted. Events are only for readers; the status is complete.
+`record` only puts an event into a bounded queue; a task of its own writes. If the API server cannot take an event now,
+the event is tried again later. An event that does not fit, exceeds its job's rate, or is refused, is dropped and
+counted. Events are only for readers; the status is complete.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastic_api.job import API_VERSION, GROUP, KIND
-from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound, RetryPolicy
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.waits import doubled
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000
+"""The most events that are queued, and the most that wait for another try."""
+MAX_TRIES = 5
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 5.0, 30.0
+"""How often an event is tried that the API server cannot take, and how long it waits in between: at first, and doubled
+each time up to the longest. client-go tries 12 times, every 10 seconds.
+"""
 MAX_SERIES = 4096
 """The most events whose repetitions are remembered. Of more jobs, those whose rate is not in use are forgotten."""
 SERIES_SECONDS = 600.0
@@ -82,7 +90,10 @@ class EventRecorder:
         self._on_drop = on_drop
         self._session = session
         self._instance = instance
-        self._queue: asyncio.Queue[tuple[str, Event]] = asyncio.Queue(QUEUE)
+        self._queue: asyncio.Queue[tuple[tuple[str, Event], int]] = asyncio.Queue(QUEUE)
+        """The keys of events, and how often each was tried."""
+        self._waiting = 0
+        """The number of events that wait for another try."""
         self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
         self._rates = TokenBucket(BURST, REFILL_SECONDS, now=time.monotonic)
 
@@ -100,7 +111,7 @@ class EventRecorder:
         series.count, series.last, series.seen = series.count + 1, wall, now
         self._series[key] = series
         self._drop_old(now)
-        self._queue.put_nowait(key)
+        self._queue.put_nowait((key, 0))
 
     def _drop_old(self, now: float) -> None:
         """Forget events whose repetition would count as a new event; the oldest are in front. If there are many jobs,
@@ -114,17 +125,32 @@ class EventRecorder:
     async def run(self) -> None:
         """Write what is queued, until cancelled."""
         while True:
-            key = await self._queue.get()
+            key, tries = await self._queue.get()
             try:
-                await self._write(key)
+                await self._write(key, tries)
             except ClusterError as error:
-                self._on_drop()
-                log.debug("an event was not written reason=%s", error)
+                self._retry_or_drop(key, tries + 1, error)
             except Exception:
                 self._on_drop()
                 log.exception("an event was not written")
             finally:
                 self._queue.task_done()
+
+    def _retry_or_drop(self, key: tuple[str, Event], tries: int, error: ClusterError) -> None:
+        if error.retry_policy is not RetryPolicy.RETRY or tries >= MAX_TRIES or self._waiting >= QUEUE:
+            self._on_drop()
+            log.debug("an event was not written reason=%s", error)
+            return
+        self._waiting += 1
+        wait = max(doubled(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, tries), error.retry_after or 0.0)
+        asyncio.get_running_loop().call_later(wait, self._retry, key, tries)
+
+    def _retry(self, key: tuple[str, Event], tries: int) -> None:
+        self._waiting -= 1
+        if self._queue.full():
+            self._on_drop()
+        else:
+            self._queue.put_nowait((key, tries))
 
     async def flush(self, timeout: float = 2.0) -> None:
         """Wait until all is written, but no longer than this many seconds; `run` must be running."""
@@ -134,15 +160,15 @@ class EventRecorder:
         except TimeoutError:
             log.info("events were not written before the end count=%d", self._queue.qsize())
 
-    async def _write(self, key: tuple[str, Event]) -> None:
+    async def _write(self, key: tuple[str, Event], tries: int) -> None:
         series = self._series.get(key)
         if series is None:  # it was forgotten before it was written
             self._on_drop()
             return
-        if series.written == series.count:
+        if series.written == series.count and not tries:
             return
         # Before the request: an event that is recorded meanwhile is queued again.
-        is_repeated, series.written = series.written > 0, series.count
+        is_repeated, series.written = series.written > 0 and series.count > 1, series.count
         collection = f"/apis/events.k8s.io/v1/namespaces/{series.subject.namespace}/events"
         if is_repeated:
             try:

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from elastic_operator.memory import drop_older_half
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Interned(dict[K, V]):
-    """The first value with each key.
-
-    At more than `limit` values, the older half is forgotten, because the users of a value are unknown. Equal values
-    that are read in quick succession, such as those in the pods of a job, are a single object nevertheless.
-    """
-
-    def __init__(self, limit: int = 10_000) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def intern(self, key: K, value: V) -> V:
-        """The first value with that key: `value`, if the key is new."""
-        shared = self.setdefault(key, value)
-        self.keep_limit()
-        return shared
-
-    def keep_limit(self) -> None:
-        """Forget the older half of the values if there are too many."""
-        drop_older_half(self, self._limit)
-
-
-parts: Interned[Hashable, Any] = Interned(limit=5_000)
-"""The parts of all stored objects. Tenants' texts in conditions, 1 kB each, do not pile up.
+MAX_PARTS = 5_000
+"""At more parts, the older half is forgotten, because the users of a part are unknown. Tenants' texts in conditions,
+1 kB each, do not pile up. Equal parts that are read in quick succession, such as those in the pods of a job, are a
+single object nevertheless.
+"""
+parts: dict[Hashable, Any] = {}
+"""The first part with each key: of all stored objects, and the loads of pods.
 
 It is of the process, and not of a store: msgspec makes the objects, and passes nothing to their `__post_init__` that
 could name a store. Nobody changes the parts, so stores and tests may share them.
 """
+
+
+def intern(key: Hashable, part: Any) -> Any:
+    """The first part with that key: `part`, if the key is new."""
+    kept = parts.setdefault(key, part)
+    drop_older_half(parts, MAX_PARTS)
+    return kept
 
 
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:
@@ -59,4 +45,4 @@ def intern_fields(struct: msgspec.Struct, *names: str) -> None:
             kept = parts.setdefault((name, msgspec.json.encode(part)), part)
         if kept is not part:
             msgspec.structs.force_setattr(struct, name, kept)
-    parts.keep_limit()
+    drop_older_half(parts, MAX_PARTS)

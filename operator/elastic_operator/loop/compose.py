@@ -68,8 +68,13 @@ def make_controller(
         on_status_written: Called for each status that was written, with the job as it was before.
     """
     awake, clock = asyncio.Event(), session.clock
-    executor = PlanExecutor(session, stores, events, build, on_status_written)
     quarantine, failed_writes = Quarantine(metrics.count_error, dirty_jobs), FailedWrites(dirty_jobs)
+
+    def status_written(job: Job, status: JobStatus) -> None:
+        failed_writes.note_status_written(job, status)
+        on_status_written(job, status)
+
+    executor = PlanExecutor(session, stores, events, build, status_written)
     reader = Reader(stores, ledger, settings, clock=clock, quarantine=quarantine, pruned_fields=executor.pruned_fields)
     limiter = EvictionLimiter(settings.reclaim, count_evicted=metrics.evictions.inc)
     nominator = Nominator(
@@ -143,7 +148,7 @@ def make_controller(
         on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors, logs)
+    read, of_pods = (reader.specs, reader.shapes), (poller, survivors, logs)
     of_writes = (dry_runs, answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(

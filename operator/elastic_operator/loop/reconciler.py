@@ -26,6 +26,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import FaultStage, Job
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.quarantined import plan_in_quarantine
+from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.launcher_target import target_of
@@ -138,7 +140,7 @@ class Reconciler:
             assignment = allocation.find_assignment(job.uid)
             deferred = self.eviction_gate.defer_release(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
-            plan = self.planner.plan_in_quarantine(job, release, now)
+            plan = plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
             # A status that cannot be read is kept.
             is_readable = job.status != JobStatus() or not body.status.unpack()
@@ -157,7 +159,7 @@ class Reconciler:
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = deferred.applied_to(grant, obs.status, job.generation)
-        plan = self.planner.plan(obs, grant, now)
+        plan = reconcile(obs, grant, now=now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route))
         plan = replace(plan, status=self.with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
-from elastic_operator.memory import DirtyJobs, SingleCache, drop_absent
+from elastic_operator.memory import DirtyJobs, SingleCache
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import FaultStage, Job, JobFeedback, OwnPod
@@ -41,21 +41,16 @@ class StoreView:
         dirty_jobs: DirtyJobs,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         feedback: Callable[[str, int], JobFeedback],
-        answers: DryRunAnswers | None = None,
+        answers: DryRunAnswers,
     ) -> None:
-        self.reader, self._with_logs, self._feedback = reader, with_logs, feedback
-        self._answers = answers or DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
+        self.reader, self._with_logs, self._feedback, self._answers = reader, with_logs, feedback, answers
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
-        self._bodies: dict[str, objects.CustomObject] = {}
-        """The object from which each job was read last."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._dirty_jobs = dirty_jobs
         self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
-        self._on_hold: set[str] = set()
-        """The jobs (uids) on hold. They are read again after each external change (143)."""
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -77,10 +72,6 @@ class StoreView:
         self._ledger.expire()
         return self
 
-    def forget_deleted(self, present: AbstractSet[str]) -> None:
-        drop_absent(present, self._bodies)
-        self._on_hold &= present
-
     def take_dirty(self) -> Collection[str] | None:
         jobs = self._dirty_jobs.take()
         if jobs is None:
@@ -96,20 +87,17 @@ class StoreView:
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
         if self.reader.external_changes.since != last_change:
-            self._dirty_jobs.mark(*self._on_hold)
+            self._dirty_jobs.mark(*self.reader.specs.on_hold())
         self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self._bodies = {}
         self._dirty_jobs.mark_all()
 
     def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
-        for uid in uids:
-            self._bodies.pop(uid, None)
-            self._dirty_jobs.mark(uid)
+        self._dirty_jobs.mark(*uids)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -128,30 +116,29 @@ class StoreView:
     def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
         assert body is not None, "the job is in the store"
-        self._bodies[uid], meta = body, body.metadata
-        fault = self._quarantine.fault(uid, meta.generation)
+        meta, fault = body.metadata, self._quarantine.fault(uid, body.metadata.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self.reader.jobs.job_without_spec(body, self._ledger.own_pods(uid), fault)
         own, specs = self._ledger.own_pods(uid), self.reader.specs
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        job = self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
-        (self._on_hold.discard if job.status.held_until is None else self._on_hold.add)(uid)
-        return job
+        return self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
 
-    def unread(self) -> Iterator[str]:
+    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:
         """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs that are deleted meanwhile are left
         out.
         """
-        changed = self._dirty_jobs.peek()
-        found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
+        changed, has_read = self._dirty_jobs.peek(), self.reader.specs.has_read
+        uids = self.jobs() if changed is None else sorted(self.jobs() & changed)
+        found = [
+            uid
+            for uid in uids
+            if (body := self._stores.jobs.get(uid)) is not None and not (is_observed(uid) and has_read(body))
+        ]
         for uid in found if len(found) > FEW_JOBS else ():
             body = self._stores.jobs.get(uid)
             if body is not None and self._is_mine(body):
                 yield uid
-
-    def _is_new(self, uid: str) -> bool:
-        return self._bodies.get(uid) is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -197,5 +184,5 @@ class StoreView:
         log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        name = f"{pod.namespace}/{pod.name}"
+        name = f"{pod.demand.namespace}/{pod.demand.name}"
         self._quarantine.quarantine("pod", pod.uid, name, error, stage=FaultStage.ALLOCATION)

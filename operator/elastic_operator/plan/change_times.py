@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from elastic_operator.memory import DelayQueue, LastSeen
+from elastic_operator.memory import DelayQueue
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.team import Team
 
 
 class ChangeTimes:
-    """The next such time of each job. It is computed again when the job changes, and when the time has come (23)."""
+    """The next such time of each job, for the same teams and settings. It is computed again when the job changes, and
+    when the time has come (23).
+    """
 
     def __init__(self) -> None:
         self._demands: dict[str, JobDemand] = {}
         self._times = DelayQueue()
-        self._last_seen: LastSeen[object] = LastSeen()
-        """The teams and the settings."""
 
     def next(self, inputs: AllocationInputs) -> float:
         """When (epoch seconds) time alone may change the allocation of this input next; infinity for never."""
-        if self._last_seen.changed((inputs.teams, inputs.settings)):
-            self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(changed)
         if len(self._demands) > len(inputs.jobs):
@@ -43,6 +41,7 @@ def _change_times(job: JobDemand, team: Team, inputs: AllocationInputs) -> Itera
         yield job.failed.until
     yield job.next_growth(inputs.now)
     yield job.may_preempt_at
+    yield job.yields_until
     if job.node_request is not None:
         yield job.node_request.begins_at
     if job.lacks_minimum:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -42,8 +42,10 @@ class ClusterView(Protocol):
     def read_job(self, uid: str) -> Job:
         """The facts of that job, made anew."""
 
-    def unread(self) -> Iterator[str]:
-        """The jobs (uids) that are not read yet, if there are many; without those that are deleted meanwhile."""
+    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:
+        """The jobs (uids) whose present state is not read or not observed yet, if there are many; without those that
+        are deleted meanwhile.
+        """
 
     def shape(self, job: Job) -> JobShape:
         """The requirements that the job's pods have of a node."""

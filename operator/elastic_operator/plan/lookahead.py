@@ -18,7 +18,7 @@ changes again and again, the job is held (`flapping.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -27,8 +27,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member
-from elastic_operator.plan.facts.foreign_pod import ForeignPod
+from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.node import UNUSED, Node, NodeUse
 from elastic_operator.plan.facts.text import pods
@@ -74,7 +73,8 @@ class LookaheadAllocator:
             allocation = self._now.allocate(_without(inputs, withheld))
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
-            more = would_not_last(inputs, allocation, self._next.allocate(carried_out(inputs, allocation)))
+            after = _with_bars(carried_out(inputs, allocation), allocation.waiting_for_gangs)
+            more = would_not_last(inputs, allocation, self._next.allocate(after))
             more = {uid: why for uid, why in more.items() if self._is_withheld(uid, why, inputs.now)}
             if more.keys() <= withheld.keys():
                 break
@@ -130,6 +130,16 @@ def _without(inputs: AllocationInputs, uids: Mapping[str, object]) -> Allocation
     return replace(inputs, jobs=tuple(_frozen(job) if job.uid in uids else job for job in inputs.jobs))
 
 
+def _with_bars(inputs: AllocationInputs, uids: Collection[str]) -> AllocationInputs:
+    """The input in which these jobs preempt no pods. They wait for gangs, which have their nodes only later (217)."""
+    if not uids:
+        return inputs
+    bar = PreemptionBar.GANG_FIRST
+    return replace(
+        inputs, jobs=tuple(replace(job, preemption_bar=bar) if job.uid in uids else job for job in inputs.jobs)
+    )
+
+
 def _frozen(job: JobDemand) -> JobDemand:
     return frozen_demand(job) if job.members else replace(job, wants_pods=False)
 
@@ -141,11 +151,11 @@ def carried_out(inputs: AllocationInputs, allocation: Allocation) -> AllocationI
     """The input as it will be when all leaving pods have left and all planned pods exist."""
     jobs = tuple(_applied(job, allocation.assignment(job.uid), inputs.now) for job in inputs.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
-    came: dict[str, list[ForeignPod]] = {}
+    came: dict[str, list[JobDemand]] = {}
     for foreign_pod in inputs.foreign_pods:
         node = places.get(foreign_pod.uid) or foreign_pod.nominated
         if node:
-            came.setdefault(node, []).append(foreign_pod)
+            came.setdefault(node, []).append(foreign_pod.demand)
     nodes = tuple(_node_after(node, came.get(node.name, []), inputs.settings.gpu_resources) for node in inputs.nodes)
     here = {node.name for node in inputs.nodes}
     waiting = (one for one in inputs.foreign_pods if (places.get(one.uid) or one.nominated) not in here)
@@ -175,14 +185,14 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
     return replace(after, running_since=running_since, waiting_since=waiting_since)
 
 
-def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:
+def _node_after(node: Node, came: list[JobDemand], gpu_resources: tuple[str, ...]) -> Node:
     """The node when these foreign pods are bound to it, and all leaving pods have left."""
     if not came and node.leaving == UNUSED:
         return node
     use = node.used
     requests, gpus = Counter(use.requests), {name: Counter(held) for name, held in use.gpus_by_namespace.items()}
     for pod in came:
-        requests.update(pod.shape.requests)
-        gpus.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
-    ports = use.ports.union(*(pod.shape.host_ports for pod in came))
+        requests.update(asked := pod.shape.master.requests)
+        gpus.setdefault(pod.namespace, Counter()).update(gpus_by_resource(asked, gpu_resources))
+    ports = use.ports.union(*(pod.shape.master.host_ports for pod in came))
     return replace(node, used=NodeUse(requests, ports, gpus), leaving=UNUSED)

@@ -171,10 +171,14 @@ class JobObserver:
         """
         if (uids := view.jobs()) is not self._observed.uids:
             self._forget_deleted(uids)
-        for uid in view.unread():
+        for uid in view.unread(self._is_observed):
             self._observe(view, uid)
             self._demand(view, uid)
             yield
+
+    def _is_observed(self, uid: str) -> bool:
+        memory = self._memories.get(uid)
+        return memory is not None and memory.obs is not None
 
     def observe(self, view: ClusterView) -> ObservedJobs:
         """All jobs as they are now; the same object while no observation or demand differs."""

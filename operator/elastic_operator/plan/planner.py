@@ -1,4 +1,4 @@
-"""One pass over everything: observe each job, allocate for all, reconcile each job.
+"""One pass over everything: observe each job, allocate for all, and find the jobs that need another plan.
 
 The planner has all memory of decisions from pass to pass: one `JobMemory` and the last plan of each job, the state of
 the last allocation, and what that pass has decided. The view caches all facts but jobs. The cost of a pass grows with
@@ -8,26 +8,22 @@ identity (23). A property test checks that a planner with caches decides like a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from elastic_operator.memory import SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.blame import culprits
-from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.job import FaultStage, Job
+from elastic_operator.plan.facts.job import FaultStage
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.quarantined import plan_in_quarantine
-from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.observed_jobs import JobObserver, ObservedJobs
@@ -65,7 +61,6 @@ class Planner:
         self._timed = timed
         self.plans = LastPlans()
         self.jobs = JobObserver(self.plans)
-        self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self.forget_allocation()
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -73,7 +68,6 @@ class Planner:
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.jobs.forget()
-        self._inputs.drop()
         self.forget_allocation()
 
     def forget_allocation(self) -> None:
@@ -93,21 +87,17 @@ class Planner:
         return jobs.obs, self._take_inputs(view, jobs)
 
     def _take_inputs(self, view: ClusterView, jobs: ObservedJobs) -> AllocationInputs:
-        """The input to allocate from; the same object while nothing but time differs."""
-        policies, settings = view.policies, view.settings
-        nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
-
-        def make() -> AllocationInputs:
-            return AllocationInputs(
-                now=view.now,
-                nodes=nodes,
-                jobs=jobs.demands,
-                settings=settings,
-                teams=policies.teams,
-                foreign_pods=foreign_pods,
-            )
-
-        return self._inputs.get((policies, jobs.demands, nodes, foreign_pods), make)
+        """The input to allocate from; the last one while nothing but time differs."""
+        inputs = AllocationInputs(
+            now=view.now,
+            nodes=view.nodes(jobs.members, jobs.to_delete),
+            jobs=jobs.demands,
+            settings=view.settings,
+            teams=view.policies.teams,
+            foreign_pods=view.foreign_pods(),
+        )
+        last = self.decided.inputs if self.decided is not None else None
+        return last if last is not None and replace(inputs, now=last.now) == last else inputs
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -140,6 +130,8 @@ class Planner:
         last, stopped, now = self.decided, reclaim.stopped, view.now
         # Unchanged inputs are the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
+        if last is None or last.inputs.teams is not inputs.teams:
+            self._change_times = ChangeTimes()
         if last is not None and same and now < last.until_epoch:
             self.decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
             return self.decided
@@ -178,18 +170,11 @@ class Planner:
             self._report_only_allocator = Allocator()
             return None, raised
 
-    # -- reconcile -----------------------------------------------------------------------------------------------------
+    # -- plans ---------------------------------------------------------------------------------------------------------
 
     def may_need_plans(self, decisions: PassDecisions, at: float) -> Iterator[str]:
         """The jobs (uids) that may need another plan; `at` is monotonic."""
         return self.plans.needed(decisions.allocation, decisions.obs, at, is_new=decisions.is_new)
-
-    def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        return reconcile(obs, grant, now=now)
-
-    def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
-        return plan_in_quarantine(job, release, now)
 
 
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import lru_cache
 
 import msgspec
 
@@ -54,10 +53,6 @@ _REFUSALS = frozenset(
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
 
-EQUAL_PARTS = 5_000
-"""The most times, and the most states of pods, that are kept as one object for all pods in which they are equal (168).
-"""
-
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "its node was tainted NoExecute",
@@ -68,7 +63,6 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
-@lru_cache(maxsize=EQUAL_PARTS)
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
@@ -241,15 +235,10 @@ def main_container(pod: Pod) -> MainContainer:
         )
     if state.running is not None:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
-        return _running(since)
+        return MainContainer(running_since=_time(since))
     if state.waiting is not None:
         return _waiting(pod, main, state.waiting)
     return MainContainer()
-
-
-@lru_cache(maxsize=EQUAL_PARTS)
-def _running(since: str | None) -> MainContainer:
-    return MainContainer(running_since=_time(since))
 
 
 def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
@@ -353,7 +342,6 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
-@lru_cache(maxsize=EQUAL_PARTS)
 def _nnodes(text: str) -> tuple[int, int] | None:
     low, high = (_number(part) for part in text.partition(":")[::2])
     return None if low is None or high is None else (low, high)

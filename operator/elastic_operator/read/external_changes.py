@@ -28,7 +28,7 @@ class ExternalChanges:
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._last_seen: LastSeen[tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]]] = LastSeen()
+        self._last_seen: LastSeen[tuple[NodeAvailability, object, Mapping[str, Resources]]] = LastSeen()
         self.since = 0.0
         """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
@@ -36,7 +36,7 @@ class ExternalChanges:
 
     def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
         """Find the changes since the last refresh."""
-        differs = self._last_seen.changed((availability, policies, self._ledger.plain_gpus()))
+        differs = self._last_seen.changed((availability, policies.in_effect, self._ledger.plain_gpus()))
         if self._changed or differs:
             self.since, self._changed = now, False
 

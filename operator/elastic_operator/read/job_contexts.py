@@ -21,7 +21,7 @@ from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.specs import ParsedSpec, Specs, class_named_by
-from elastic_operator.read.uncounted_devices import UncountedDevices
+from elastic_operator.read.uncounted_devices import class_of_resources, log_new, why_not_counted
 from elastic_operator.read.unwritten_evictions import unwritten_evictions
 from elastic_operator.settings import Settings
 
@@ -46,19 +46,20 @@ class JobContexts:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._pruned_fields = pruned_fields
-        self._uncounted = UncountedDevices(stores.device_classes)
+        self._device_classes = stores.device_classes
         self._pod_priorities = PodPriorities(stores.priority_classes, settings)
-        self._last_seen: LastSeen[object] = LastSeen()
+        self._last_seen: LastSeen[tuple[Mapping[str, str], object]] = LastSeen()
 
     def refresh(self, now: float) -> bool:
         """Read the contexts at `now` (epoch seconds). Returns whether the plan of any job may be affected."""
         policies = self._policies.refresh()
         unready, availability = self._nodes.refresh(now), self._nodes.availability
         self._external_changes.refresh(availability, policies, now)
-        outage, class_of, pruned = self._nodes.outages.present, self._uncounted.class_of(), self._pruned_fields.fields
-        return self._last_seen.changed(
-            (self._classes.revision, unready, outage, availability, policies, class_of, pruned)
-        )
+        outage, pruned = self._nodes.outages.present, self._pruned_fields.fields
+        (before, _), class_of = self._last_seen.value or ({}, None), class_of_resources(self._device_classes)
+        log_new(class_of, before)
+        others = self._classes.revision, unready, outage, availability, policies.in_effect, pruned
+        return self._last_seen.changed((class_of, others))
 
     def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
@@ -78,7 +79,9 @@ class JobContexts:
 
     def _warnings(self, parsed: ParsedSpec, priority: Priority) -> Mapping[ConditionType, Reason]:
         found = {
-            ConditionType.DEVICES_NOT_COUNTED: self._uncounted.why(parsed.device_requests),
+            ConditionType.DEVICES_NOT_COUNTED: why_not_counted(
+                parsed.device_requests, class_of_resources(self._device_classes)
+            ),
             ConditionType.PRIORITY_IGNORED: priority.ignored,
             ConditionType.POD_PRIORITY_IGNORED: self._pod_priorities.why_dropped(parsed.spec),
         }

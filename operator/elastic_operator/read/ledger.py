@@ -17,7 +17,7 @@ from operator import attrgetter
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import Interned
+from elastic_operator.cluster.interned import intern
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import EMPTY_SET, DirtyJobs, DirtySet, SingleCache
@@ -85,7 +85,6 @@ class Ledger:
         """The revision of the last change of a node's pods, by node."""
         self._last_load: SingleCache[tuple[object, ...], Load] = SingleCache()
         """The last load that was read. Pods of one template follow each other in a list."""
-        self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change of a pod. This method is a listener of the pods' store."""
@@ -326,7 +325,8 @@ class Ledger:
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
         """The load, with one object for equal loads, because the allocator adds up thousands of them in each pass."""
         load = Load(requests, count_gpus(requests, self._gpu_resources), host_ports)
-        return self._loads.intern((tuple(sorted(requests.items())), host_ports), load)
+        shared: Load = intern((Load, tuple(sorted(requests.items())), load.gpus, host_ports), load)
+        return shared
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, even if they name a job."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.node import Node, Unready, UnreadyNode
 from elastic_operator.quarantine import Quarantine
@@ -34,6 +34,14 @@ class NodeAvailability(NamedTuple):
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
+class _Refresh(NamedTuple):
+    """The result of a refresh: the revision of the nodes, and those that were not Ready; None before the first one."""
+
+    revision: object = None
+    availability: NodeAvailability = NodeAvailability()
+    unready: Unready | None = None
+
+
 class Nodes:
     """The nodes at the last refresh. A node is read again only when a part of it changes.
 
@@ -50,18 +58,17 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._unready: Unready | None = None
-        """The nodes that were not Ready at the last refresh; None before the first refresh."""
-        self._last_seen: LastSeen[object] = LastSeen()
-        """The revision of the nodes at that refresh."""
+        self._last = _Refresh()
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
-        self._known: KeyedCache[object, Node] = KeyedCache()
+        self._known: KeyedCache[tuple[object, ...], Node] = KeyedCache()
         self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
-        self.availability = NodeAvailability()
-        """The names of the nodes at that refresh, and the closed ones among them. A quarantined node does not count as
-        closed here: the scheduler decides about pods that wait for it.
+
+    @property
+    def availability(self) -> NodeAvailability:
+        """The names of the nodes at the last refresh, and the closed ones among them. A quarantined node does not count
+        as closed here: the scheduler decides about pods that wait for it.
         """
-        self._why_closed: KeyedCache[objects.Node, str | None] = KeyedCache()
+        return self._last.availability
 
     def refresh(self, now: float) -> Unready:
         """Read which nodes take new pods, and which are not Ready; returns the latter.
@@ -69,14 +76,12 @@ class Nodes:
         The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
         Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        revision = self._revision()
-        has_news = self._last_seen.differs(revision)
-        if has_news and (found := self._find_availability()) != self.availability:
-            self.availability = found  # unchanged means identical (23)
-        unready = self._find_unready() if has_news or self._unready != {} else {}
-        self.outages.refresh(self._unready, unready, now)
-        self._unready = unready
-        self._last_seen.changed(revision)
+        last, revision = self._last, self._revision()
+        has_news = revision != last.revision
+        availability = self._find_availability() if has_news else last.availability
+        unready = self._find_unready() if has_news or last.unready != {} else {}
+        self.outages.refresh(last.unready, unready, now)
+        self._last = _Refresh(revision, availability, unready)
         return unready
 
     def _find_availability(self) -> NodeAvailability:
@@ -85,16 +90,18 @@ class Nodes:
         """
         reasons: dict[str, str | None] = {}
         for node in self._stored.values():
-            name, judged = node.metadata.name, self._why_closed.peek(node.metadata.name)
-            if judged is None or judged[0] is not node:  # by identity (23)
+            name, known = node.metadata.name, self._known.peek(node.metadata.name)
+            if known is not None and known[0][:2] == (node, convert.node_facts):
+                reasons[name] = known[1].why_closed
+            else:
                 self._ledger.mark_refused(name)
-            reasons[name] = self._why_closed.get(name, node, self._find_why_closed, node)
-        self._why_closed.drop_absent(reasons.keys())
+                reasons[name] = self._find_why_closed(node)
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...]) -> Unready:
         """The nodes of these pods that were not Ready at the last refresh."""
-        found = {pod.node: self._unready.get(pod.node) for pod in pods if pod.node} if self._unready else {}
+        unready = self._last.unready
+        found = {pod.node: unready.get(pod.node) for pod in pods if pod.node} if unready else {}
         return {name: node for name, node in found.items() if node is not None}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
@@ -152,7 +159,7 @@ class Nodes:
         stored = self._stored.values()
         looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
-        if len(self._known.names()) > len(nodes):
+        if len(self._known.items()) > len(nodes):
             self._known.drop_absent({node.name for node in nodes})
         return nodes
 
@@ -188,7 +195,7 @@ class Nodes:
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}
-        previous = self._unready or {}
+        previous = self._last.unready or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_unready, node, unready))
             if noted is None and name in previous:

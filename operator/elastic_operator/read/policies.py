@@ -13,7 +13,7 @@ from elastic_api.parse import parse_policy
 from elastic_api.policy import PolicySpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, LastSeen
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies, resolve
@@ -48,8 +48,6 @@ class Policies:
         self._policies, self._namespaces = policies, namespaces
         self._settings, self._quarantine = settings, quarantine
         self._last_seen: LastSeen[object] = LastSeen()
-        self._parsed: KeyedCache[int, Policy] = KeyedCache()
-        """Each policy as it is stored, by its generation."""
         self._good: dict[str, tuple[int, PolicySpec]] = {}
         """The last spec of each policy (uid) from which teams could be made, and its generation."""
         self.made = Made((), (), resolve((), (), settings))
@@ -64,9 +62,7 @@ class Policies:
 
     def _make(self) -> Made:
         namespaces = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
-        bodies = tuple(self._policies.values())
-        policies = tuple(self._read(body) for body in bodies)
-        self._parsed.drop_absent({policy.uid for policy in policies})
+        policies = tuple(map(self._read, self._policies.values()))
         try:
             resolved = resolve(policies, namespaces, self._settings)
         except Exception as error:
@@ -80,9 +76,9 @@ class Policies:
             policies = tuple(self._without(p, error) if p in bad else p for p in policies)
             resolved = resolve(policies, namespaces, self._settings)
         self._good = {policy.uid: self._good[policy.uid] for policy in policies if policy.uid in self._good}
-        for body, policy in zip(bodies, policies, strict=True):
+        for policy in policies:
             if policy.spec is not None and not policy.fault and not policy.invalid:
-                self._good[policy.uid] = body.metadata.generation, policy.spec
+                self._good[policy.uid] = policy.generation, policy.spec
         return Made(policies, namespaces, self.made.resolved if resolved == self.made.resolved else resolved)
 
     def _read(self, body: objects.CustomObject) -> Policy:
@@ -90,35 +86,33 @@ class Policies:
         fault = self._quarantine.fault(meta.uid, meta.generation)
         if fault is None:
             try:
-                policy = self._parsed.get(meta.uid, meta.generation, policy_of, body)
-                return self._stand_in(policy, meta.generation) if policy.invalid else policy
+                generation, spec = self._good.get(meta.uid, (None, None))
+                policy = _policy(body, spec) if generation == meta.generation else policy_of(body)
+                return self._stand_in(policy) if policy.invalid else policy
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
                 fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
-        return self._stand_in(Policy(meta.uid, meta.name, _created(body), None, fault=fault.message), meta.generation)
+        return self._stand_in(_policy(body, None, fault=fault.message))
 
-    def _stand_in(self, policy: Policy, generation: int) -> Policy:
+    def _stand_in(self, policy: Policy) -> Policy:
         """The policy with its last good spec; None if there is none, or the operator raised at that spec."""
         good = self._good.get(policy.uid)
-        raised = good is not None and (good[0] == generation or good[1] is policy.spec)
+        raised = good is not None and (good[0] == policy.generation or good[1] is policy.spec)
         return replace(policy, spec=None if good is None or raised else good[1])
 
     def _without(self, policy: Policy, error: Exception) -> Policy:
-        body = self._policies.get(policy.uid)
-        assert body is not None, "the stores stay as they are during a refresh"
-        version = body.metadata.generation
-        fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
-        return self._stand_in(replace(policy, fault=fault.message), version)
+        fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=policy.generation)
+        return self._stand_in(replace(policy, fault=fault.message))
 
 
 def policy_of(body: objects.CustomObject) -> Policy:
     """A policy as stored, readable or not."""
-    meta = body.metadata
     try:
-        return Policy(meta.uid, meta.name, _created(body), parse_policy({"spec": body.spec.unpack()}))
+        return _policy(body, parse_policy({"spec": body.spec.unpack()}))
     except InvalidSpecError as error:
-        return Policy(meta.uid, meta.name, _created(body), None, f"{error}.")
+        return _policy(body, None, invalid=f"{error}.")
 
 
-def _created(body: objects.CustomObject) -> float:
-    """The creation of the policy (epoch seconds)."""
-    return convert.epoch(body.metadata.creation_timestamp or "")
+def _policy(body: objects.CustomObject, spec: PolicySpec | None, *, invalid: str = "", fault: str = "") -> Policy:
+    meta = body.metadata
+    created = convert.epoch(meta.creation_timestamp or "")
+    return Policy(meta.uid, meta.name, created, spec, invalid, fault, meta.generation)

@@ -56,9 +56,8 @@ class Shapes:
         """
         if not self._volumes_seen.changed((self._claims.revision, self._volumes.revision)):
             return
-        for uid in self._shapes.names():
-            key, _ = self._shapes.peek(uid) or (None, None)
-            if key is not None and self.volumes(key.namespace, key.volumes) != key.volumes:
+        for uid, (key, _) in self._shapes.items():
+            if self.volumes(key.namespace, key.volumes) != key.volumes:
                 yield uid
 
     def shape(self, job: Job, role: str) -> PodShape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -114,6 +114,15 @@ class Specs:
         """The job's status, without times that lie too far ahead (29); the same object while it does not change."""
         key = body.metadata.resource_version, self._clock.stepped
         return self._statuses.get(body.metadata.uid, key, self._parse_status, body)
+
+    def has_read(self, body: objects.CustomObject) -> bool:
+        """Whether the job's present object was read."""
+        key, _ = self._statuses.peek(body.metadata.uid) or (None, None)
+        return key is not None and key[0] == body.metadata.resource_version
+
+    def on_hold(self) -> Iterator[str]:
+        """The jobs (uids) whose size is held (143)."""
+        return (uid for uid, (_, status) in self._statuses.items() if status.held_until is not None)
 
     def _parse_status(self, body: objects.CustomObject) -> JobStatus:
         status = parse_status({"status": body.status.unpack()})

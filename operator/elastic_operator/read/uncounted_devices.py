@@ -15,7 +15,6 @@ from elastic_api.job import JobSpec
 from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import SingleCache
 from elastic_operator.plan.facts.text import Reason
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -48,32 +47,24 @@ def device_requests_of(spec: JobSpec) -> DeviceRequests:
     return DeviceRequests(any(template["spec"].get("resourceClaims") for template in templates), extended)
 
 
-class UncountedDevices:
-    """The DeviceClasses that serve an extended resource. Each is logged when it is first seen."""
+def why_not_counted(asked: DeviceRequests, class_of: Mapping[str, str]) -> Reason | None:
+    """The warning for a job that requests such devices; None if all its devices are counted."""
+    if asked.claims:
+        return Reason(_CODE, CLAIMS)
+    for resource in sorted(asked.resources):
+        name = class_of.get(resource) or resource.partition(OF_A_CLASS)[2]
+        if name:
+            return Reason(_CODE, RESOURCE.format(resource=resource, name=name))
+    return None
 
-    def __init__(self, classes: Store[objects.DeviceClass]) -> None:
-        self._classes = classes
-        self._class_of: SingleCache[int, Mapping[str, str]] = SingleCache()
 
-    def why(self, asked: DeviceRequests) -> Reason | None:
-        """The warning for a job that requests such devices; None if all its devices are counted."""
-        if asked.claims:
-            return Reason(_CODE, CLAIMS)
-        class_of = self.class_of()
-        for resource in sorted(asked.resources):
-            name = class_of.get(resource) or resource.partition(OF_A_CLASS)[2]
-            if name:
-                return Reason(_CODE, RESOURCE.format(resource=resource, name=name))
-        return None
+def class_of_resources(classes: Store[objects.DeviceClass]) -> Mapping[str, str]:
+    """The extended resources that DeviceClasses serve, with the name of the class."""
+    named = ((device.spec.extended_resource_name, device.metadata.name) for device in classes)
+    return {resource: name for resource, name in named if resource}
 
-    def class_of(self) -> Mapping[str, str]:
-        """The extended resources that DeviceClasses serve, with the name of the class."""
-        return self._class_of.get(self._classes.revision, self._find_classes)
 
-    def _find_classes(self) -> Mapping[str, str]:
-        previous = self._class_of.last or {}
-        named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
-        class_of = {resource: name for resource, name in named if resource}
-        for resource in class_of.keys() - previous.keys():
-            log.warning("%s", RESOURCE.format(resource=resource, name=class_of[resource]))
-        return class_of
+def log_new(class_of: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Log the resources that DeviceClasses serve now and did not serve before."""
+    for resource in class_of.keys() - before.keys():
+        log.warning("%s", RESOURCE.format(resource=resource, name=class_of[resource]))

@@ -98,7 +98,7 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
             pods=tuple(map(_without_last_output, job.pods)),
         ),
         shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
-        assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
+        assumed=view.assumed(job.uid),
         preemption_bar=view.preemption_bar(job),
     )
 

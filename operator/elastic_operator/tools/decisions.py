@@ -13,6 +13,8 @@ from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.quarantined import plan_in_quarantine
+from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.snapshot_view import SnapshotReclaim, SnapshotView
@@ -121,13 +123,13 @@ def _decision(
     grant = allocation.get(uid)
     if not obs.job.quarantine:
         try:
-            plan = planner.plan(obs, grant, view.now)
+            plan = reconcile(obs, grant, now=view.now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = planner.jobs.quarantine(view, uid, error, stage=FaultStage.GRANT)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.quarantine:
-        plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
+        plan = plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     return JobDecision(obs, decisions.policies.teams.name_of(obs.job.namespace), demand, grant, plan)
 
 

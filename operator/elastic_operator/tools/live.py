@@ -7,6 +7,7 @@ import asyncio
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.metrics import Metrics
@@ -74,5 +75,9 @@ def _view(process: Process) -> StoreView:
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
     return StoreView(
-        reader, process.dirty_jobs, lambda _uid, _namespace, pods: pods, lambda _uid, _generation: JobFeedback()
+        reader,
+        process.dirty_jobs,
+        with_logs=lambda _uid, _namespace, pods: pods,
+        feedback=lambda _uid, _generation: JobFeedback(),
+        answers=DryRunAnswers(process.dirty_jobs, reader.external_changes.note_change),
     )

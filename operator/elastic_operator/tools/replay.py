@@ -101,7 +101,7 @@ def _grant(d: JobDecision) -> dict[str, Any] | None:
     del grant["assignment"], grant["size_reason"]
     why = {"limit": d.limit, "message": d.message}
     places = {what: list(map(_place, found)) for what, found in d.moves.items()}
-    return {"replicas": d.grant.assignment.replicas, **places, **why, **grant, **preemptors}
+    return {"replicas": grant.pop("target_replicas"), **places, **why, **grant, **preemptors}
 
 
 def _place(pod: Member | Slot) -> dict[str, Any]:

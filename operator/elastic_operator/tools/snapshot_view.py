@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -11,7 +11,6 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod, Quarantined
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import JobShape
@@ -43,7 +42,7 @@ class SnapshotView:
     def read_job(self, uid: str) -> Job:
         return self._jobs[uid].facts
 
-    def unread(self) -> Iterator[str]:
+    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:  # noqa: ARG002 - as in ClusterView
         """Nothing is read ahead."""
         return iter(())
 
@@ -53,9 +52,7 @@ class SnapshotView:
         return shape
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
-        """The pods of that job that were being created. A snapshot does not say which of their requests are GPUs."""
-        names, pods = self.settings.gpu_resources, self._jobs[uid].assumed
-        return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
+        return self._jobs[uid].assumed
 
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         return flavor_in_use(pods, self._labels, self.settings.flavors)

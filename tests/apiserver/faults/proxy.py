@@ -34,7 +34,7 @@ import yarl
 from aiohttp import web
 from multidict import CIMultiDict
 
-from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything, failure
+from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything, failure, told
 
 T = TypeVar("T")
 
@@ -305,4 +305,4 @@ def _error_event(code: int) -> bytes:
 
 
 def _told(code: int) -> dict[str, Any]:
-    return failure(code, REASONS.get(code, ""), f"the test's proxy answers {int(code)}")
+    return failure(code, REASONS.get(code, ""), told(int(code), "the test's proxy"))

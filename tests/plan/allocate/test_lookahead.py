@@ -100,7 +100,7 @@ def test_a_job_never_gets_two_masters():
 @pytest.mark.parametrize("place", ["reserved", "nominated"])
 def test_a_pod_of_others_that_has_come_holds_its_gpus_and_its_host_ports(place):
     port = frozenset({("", "TCP", 80)})
-    waits = replace(make_foreign_pod(**{place: "n1"}), shape=make_shape(host_ports=port))
+    waits = make_foreign_pod(shape=make_shape(host_ports=port), **{place: "n1"})
     inputs = make_inputs([make_node("n1", 4)], (), foreign_pods=(waits,))
     after = carried_out(inputs, allocate(inputs))
     (use,) = (node.used for node in after.nodes)

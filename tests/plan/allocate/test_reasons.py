@@ -213,6 +213,11 @@ def test_a_job_whose_pods_repeatedly_found_no_node_says_until_when_it_preempts_n
     assert told.endswith(f"The operator evicts no pods for this job before 1970-01-01T00:16:49Z, {cause}")
 
 
+def test_the_end_of_a_back_off_is_told_with_no_other_cause():
+    told = grants([FULL], [make_job("a", may_preempt_at=NOW + 9, preemption_bar=PreemptionBar.NO_ANSWER)])["a"].message
+    assert told.endswith(f"The operator evicts no pods for this job for now, because {PreemptionBar.NO_ANSWER}. Wait.")
+
+
 def test_a_job_within_its_guarantee_says_that_reclaim_is_stopped():
     jobs = [make_job("borrower", 4, team="b", on="n1 n1 n1 n1"), make_job("owner", 2, team="a")]
     teams = (make_team("a", 4), make_team("b"))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit, EvictionLimits, PreemptorKey
-from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team, make_use
+from tests.plan.quota.cases import make_foreign_pod
 
 PLAIN = st.just(make_shape(1))
 SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])
@@ -195,14 +195,15 @@ def _limits(draw, uids):
     )
 
 
-def _like(draw, first, changes, most):
+def _like(draw, first, changes, most, change=replace):
     """Two to `most` things like the first one; they differ in age, and in one or two of these ways."""
     names = draw(st.lists(st.sampled_from(sorted(changes)), min_size=1, max_size=2, unique=True))
-    made = []
+    made, demand = [], getattr(first, "demand", first)
     for i in range(draw(st.integers(2, most))):
-        name, created = f"{first.name}{i}", NOW - draw(st.integers(0, 3))
-        fields = {field: draw(st.sampled_from((getattr(first, field), *changes[field]))) for field in names}
-        made.append(replace(first, uid=name, name=name, created=created, **fields))
+        name, created = f"{demand.name}{i}", NOW - draw(st.integers(0, 3))
+        known = {field: getattr(first if hasattr(first, field) else demand, field) for field in names}
+        fields = {field: draw(st.sampled_from((value, *changes[field]))) for field, value in known.items()}
+        made.append(change(first, uid=name, name=name, created=created, **fields))
     return made
 
 
@@ -282,21 +283,28 @@ def _holders(draw, name, free, kind):
 _OF_PODS = {
     "priority": (0,),
     "preempts": (True,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.GANG_INCOMPLETE,),
     "reserved": ("n0",),
     "may_be_split": (True,),
-    "shape": (make_shape(2),),
+    "shape": (JobShape(make_shape(2), make_shape(2)),),
     "namespace": ("b",),
 }
+
+
+def _with(pod, **fields):
+    """The foreign pod with these fields, each wherever it stands in it."""
+    own = {name: fields.pop(name) for name in [*fields] if name in ("preempts", "reserved", "may_be_split")}
+    return replace(pod, demand=replace(pod.demand, **fields), **own)
 
 
 @st.composite
 def _pods_like_one(draw):
     """Foreign pods, alone or each a gang of up to three like it."""
-    first, pods = ForeignPod("p", "a", "p", NOW, make_shape(1), preempts=False, priority=1), []
+    first, pods = make_foreign_pod("p", priority=1, preempts=False), []
     most = draw(st.integers(1, 3))
-    for pod in _like(draw, first, _OF_PODS, 6):
+    for pod in _like(draw, first, _OF_PODS, 6, _with):
         for i in range(size := draw(st.integers(1, most))):
             gang, reserved = pod.uid if size > 1 else "", "" if i else pod.reserved
-            pods.append(replace(pod, uid=f"{pod.uid}{i}", name=f"{pod.name}{i}", gang=gang, reserved=reserved))
+            named = _with(pod, uid=f"{pod.uid}{i}", name=f"{pod.uid}{i}")
+            pods.append(replace(named, gang=gang, reserved=reserved))
     return pods

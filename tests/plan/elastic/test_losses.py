@@ -499,3 +499,14 @@ def test_pods_are_named_when_lost_as_the_last_status_listed_them():
     names = ("master-0", "worker-0", "worker-1")
     listed = [PodStatus(name=f"toy-{name}", role=name.partition("-")[0], phase="Running") for name in names]
     assert "toy-master-0" in without_master(pods=listed).events[0].message
+
+
+def test_a_late_master_of_an_earlier_incarnation_costs_no_loss():
+    pods = (make_master(), make_worker(0, incarnation=2), make_worker(1, incarnation=2))
+    status = {"incarnation": 2, "replicas": 0, "master_epoch": 2}
+    grant = make_grant(keep=["worker-0", "worker-1"], create=["master-0"])
+    first = plan(make_elastic_job(pods, **status), grant)
+    assert (names(first.deletes), first.slots) == (["toy-master-0"], ())
+    then = plan(make_elastic_job(pods[1:], last=first.status), grant)
+    assert (then.status.incarnation, then.status.master_epoch, then.status.restarts) == (2, 2, 0)
+    assert [slot.role for slot in then.slots] == ["master"]

@@ -10,7 +10,8 @@ from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.node import Node
-from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.facts.requirements import JobShape
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Team
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_shape, notation
 
 PASSES = 12
@@ -37,9 +38,13 @@ def came_out(case: Case) -> dict[str, int | str]:
     return {**found, **{pod.uid: plans.get(pod.uid, "") for pod in inputs.foreign_pods}}
 
 
-def make_foreign_pod(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
+def make_foreign_pod(
+    name="r", gpus=1, *, team="a", age=0, cpu=1, priority=0, shape=None, flavor=DEFAULT_FLAVOR, **more
+):
     """A foreign pod that waits."""
-    return ForeignPod(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
+    shape = shape or make_shape(gpus, cpu=cpu)
+    demand = JobDemand(name, team, name, priority, NOW - age, (1,), JobShape(shape, shape, flavor))
+    return ForeignPod(demand, **more)
 
 
 def on(node: str, pods: int) -> str:

@@ -93,7 +93,7 @@ def test_48_gpus_wanted_and_376_evicted(pods, gpus, low):
 def test_evicted_although_the_preemptor_cannot_be_placed(shape):
     nodes = [make_node("n1", 8, used_cpu=10)]
     preemptor = make_job("a", team="a", shape=shape)
-    pod = replace(make_foreign_pod(), shape=shape)
+    pod = make_foreign_pod(shape=shape)
     assert not released(nodes, [preemptor, BORROWER], teams=GUARANTEED, foreign_pods=(pod,))
 
 

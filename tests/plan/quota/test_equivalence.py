@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocation import queues, scale_up_queues
+from elastic_operator.plan.allocation import admit, queues, scale_up_queues
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.journal import Journal
@@ -73,7 +73,6 @@ IN_A_KEY = {
     "namespace": "kind, by its team and account",
     "priority": "kind",
     "shape": "kind; a flavor's problem: the sizes of the entry; its lowest priority is not read of a preemptor",
-    "flavor": "kind",
     "preemptible": "kind",
     "sizes": "minimum; what the next size lacks",
     "members": "alone; what the next size lacks",
@@ -83,11 +82,12 @@ IN_A_KEY = {
     "changed_at": "waits to grow",
     "failed": "failed size; its reason is for texts only",
     "preemption_bar": "may_preempt; which bar it is, is for texts only",
-    "may_preempt": "may_preempt, of a foreign pod",
     "may_preempt_at": "may_preempt",
+    "yields_until": "may_preempt",
     "waiting_since": "starves",
     "provisioning_pods": "alone",
     # of a foreign pod
+    "demand": "its fields are above",
     "preempts": "kind",
     "reserved": "kind",
     "may_be_split": "kind",
@@ -185,6 +185,53 @@ def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_prior
         ),
     )
     assert replicas(make_inputs(N8, jobs, teams=(make_team("red", borrow=5),)))["high"] == 3
+
+
+def places(pods, jobs, nodes, *, guaranteed):
+    teams = (make_team("a", guaranteed), make_team("b"))
+    inputs = make_inputs(nodes, jobs, teams=teams, foreign_pods=tuple(pods))
+    return {place.uid: place.node for place in allocate(inputs).nominations}
+
+
+def test_a_gang_gets_a_place_beside_its_own_pod_although_a_pod_of_no_gang_may_not_have_it():
+    reserved = make_foreign_pod("g0", gang="g", reserved="n1", nominated="n1")
+    pods = (make_foreign_pod("alone", age=9), reserved, make_foreign_pod("g1", gang="g"))
+    jobs = (make_job("low", team="b", on="n1"),)
+    assert places(pods, jobs, (make_node("n1", 2),), guaranteed=4) == {"g0": "n1", "g1": "n1"}
+
+
+def test_a_pod_keeps_its_node_although_one_before_it_got_none_in_this_pass(monkeypatch):
+    monkeypatch.setattr(admit, "MAX_NOMINATIONS_PER_PASS", 1)
+    last = make_foreign_pod("last", reserved="n2", nominated="n2")
+    pods = (make_foreign_pod("first", age=9), make_foreign_pod("later", age=8), last)
+    jobs = tuple(make_job(f"low{i}", team="b", on=f"n{i}") for i in (1, 2, 3))
+    found = places(pods, jobs, tuple(make_node(f"n{i}", 1) for i in (1, 2, 3)), guaranteed=3)
+    assert found.keys() == {"first", "last"}
+    assert found["last"] == "n2"
+
+
+def test_a_job_with_pods_gets_the_rest_of_its_minimum_although_one_without_pods_got_none():
+    jobs = (
+        make_job("without", 3, team="a", age=9, holds=True, preemptible=False),
+        make_job("with", 3, team="a", on="n1 n1", preemptible=False),
+    )
+    inputs = make_inputs((make_node("n1", 4),), jobs, teams=(make_team("a", 4),))
+    assert replicas(inputs) == {"without": 0, "with": 3}
+
+
+def test_a_job_borrows_although_one_before_it_that_two_teams_preempted_may_not():
+    """The job torn has no master, so its workers are preempted one by one (16)."""
+    torn, pool = make_job("torn", 3, team="b", on="n1 n1 n1", age=9), make_shape(node_selector={"pool": "x"})
+    jobs = (
+        replace(torn, members=torn.members[1:]),
+        make_job("fresh", 3, team="b", holds=True),
+        *(make_job(f"owner{i}", team="a", shape=pool) for i in (1, 2)),
+    )
+    nodes, teams = (
+        (make_node("n1", 2, labels={"pool": "x"}), make_node("n2", 3)),
+        (make_team("a", 2), make_team("b", weight=0)),
+    )
+    assert replicas(make_inputs(nodes, jobs, teams=teams)) == {"torn": 0, "fresh": 3, "owner1": 1, "owner2": 1}
 
 
 def test_a_gang_that_gets_nothing_keeps_no_smaller_one_from_its_places():

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.check_evictions import EvictionCount
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
-from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.team import Flavor, Quota
-from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
-from tests.plan.quota.cases import on
+from tests.plan.allocate.world import GPU, make_inputs, make_job, make_node, make_shape, make_team
+from tests.plan.quota.cases import make_foreign_pod, on
 
 N8 = (make_node("n1", 8),)
 TEAMS = (make_team("red", 4), make_team("blue"))
@@ -49,13 +48,12 @@ def test_a_gang_that_gets_its_places_in_the_same_pass_does_not_wait_for_a_limit(
     )
     for first in "ab":  # a gang may have pods of two flavors: then its pods use two accounts
         gang = [
-            ForeignPod(
+            make_foreign_pod(
                 f"p{i}",
-                "red",
-                f"p{i}",
-                NOW - 100 + i,
-                make_shape(node_selector={"kind": flavor}),
-                flavor,
+                team="red",
+                age=100 - i,
+                shape=make_shape(node_selector={"kind": flavor}),
+                flavor=flavor,
                 gang="red/g",
             )
             for i, flavor in enumerate(f"{first}aaa")

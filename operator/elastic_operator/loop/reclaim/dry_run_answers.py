@@ -14,14 +14,15 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
+from typing import TypeVar
 
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.memory import DelayQueue, DirtyJobs, drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
 from elastic_operator.plan.facts.waits import FUTILE_TRIES, futile_backoff_seconds
+from elastic_operator.waits import NEVER_FAILED, Attempts, doubled
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +77,13 @@ class _JobAnswers:
     backoff_bar: PreemptionBar = PreemptionBar.PODS_REFUSED
 
     @property
-    def may_preempt_at(self) -> float:
+    def until(self) -> float:
         """When the job may preempt again."""
         return max(self.refusals.until, self.backoff_until)
 
     def preemption_bar(self, now: float) -> PreemptionBar | None:
         """Why the job may not preempt now: the reason that lasts longest; None if the job may preempt."""
-        if now >= self.may_preempt_at:
+        if now >= self.until:
             return None
         return self.backoff_bar if self.backoff_until >= self.refusals.until else PreemptionBar.PODS_REFUSED
 
@@ -90,6 +91,35 @@ class _JobAnswers:
         """Forbid the job to preempt before `until`, and before the end of an earlier back-off."""
         if until > self.backoff_until:
             self.backoff_until, self.backoff_bar = until, bar
+
+
+Bar = TypeVar("Bar", _JobAnswers, Attempts)
+
+
+class _Bars(dict[str, Bar]):
+    """Jobs (by uid) or namespaces that may not preempt, each `until` a time (monotonic). `on_change` is called with the
+    name when this time changes, and when it comes.
+    """
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        super().__init__()
+        self._on_change, self.ends = on_change, DelayQueue()
+
+    def note(self, name: str) -> None:
+        """Note that the bar has begun, changed or ended."""
+        until = self[name].until if name in self else 0.0
+        self.ends.set(name, until if until > time.monotonic() else inf)
+        self._on_change(name)
+
+    def note_ends(self) -> None:
+        for name in self.ends.due(time.monotonic()):
+            self.note(name)
+
+    def keep_only(self, names: Set[str]) -> None:
+        """Forget all other names."""
+        for name in self.keys() - names:
+            del self[name]
+            self.ends.drop(name)
 
 
 class DryRunAnswers:
@@ -100,13 +130,13 @@ class DryRunAnswers:
 
     def __init__(self, dirty_jobs: DirtyJobs, bar_changed: Callable[[], object]) -> None:
         self._dirty_jobs, self._bar_changed = dirty_jobs, bar_changed
-        self._jobs: dict[str, _JobAnswers] = {}
-        self._without_answer: dict[str, Attempts] = {}
+        self._jobs: _Bars[_JobAnswers] = _Bars(self._mark)
+        self._silences: _Bars[Attempts] = _Bars(
+            lambda silent: self._mark(*(uid for uid, (namespace, _) in self._read.items() if namespace == silent))
+        )
         """The namespaces in which the last questions got no answer (monotonic)."""
         self._read: dict[str, tuple[str, int]] = {}
         """The namespace of each job that was read, and the generation that its answers are about."""
-        self._bar_ends, self._silence_ends = DelayQueue(), DelayQueue()
-        """When (monotonic) the bar of a job ends, and when the silence of a namespace ends."""
 
     def job_read(self, job: Job) -> None:
         """Note the job as it was read now. It may have been edited."""
@@ -119,7 +149,7 @@ class DryRunAnswers:
         """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have fixed the job."""
         now, failed, answers = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
         has_failed = failed is not None and failed.size is not None
-        if now >= answers.may_preempt_at and not (answers.refusals.times or answers.refused_later or has_failed):
+        if now >= answers.until and not (answers.refusals.times or answers.refused_later or has_failed):
             answers.edits = 0
             return
         self._jobs[job.uid] = answers
@@ -133,14 +163,13 @@ class DryRunAnswers:
             )
             log.warning(text, backoff / 3600, answers.edits, job.key)
             answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
-        self._note_bar(job.uid)
+        self._jobs.note(job.uid)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        for uid in self._jobs.keys() - present:
-            self._bar_ends.drop(uid)
-        drop_absent(present, self._jobs, self._read)
-        long_ago, silences = time.monotonic() - MAX_NO_ANSWER_SECONDS, self._without_answer.items()
-        self._without_answer = {name: silence for name, silence in silences if silence.until > long_ago}
+        self._jobs.keep_only(present)
+        drop_absent(present, self._read)
+        long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
+        self._silences.keep_only({name for name, silence in self._silences.items() if silence.until > long_ago})
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
@@ -149,12 +178,12 @@ class DryRunAnswers:
         now, answers = time.monotonic(), self._jobs.get(job.uid)
         if answers is not None and (bar := answers.preemption_bar(now)) is not None:
             return bar
-        silence = self._without_answer.get(job.namespace, NEVER_FAILED)
+        silence = self._silences.get(job.namespace, NEVER_FAILED)
         return PreemptionBar.NO_ANSWER if now < silence.until else None
 
     def silence(self, namespace: str) -> Attempts | None:
         """The questions in a row that got no answer in the namespace, if the last one got none."""
-        return self._without_answer.get(namespace)
+        return self._silences.get(namespace)
 
     def passed(self) -> frozenset[str]:
         """The jobs (uids) whose pods the last answer accepts, even if the answer is out of date."""
@@ -178,11 +207,11 @@ class DryRunAnswers:
     def note_accepted(self, question: DryRunQuestion) -> None:
         """Note that the job's pods would be accepted."""
         now, answers = time.monotonic(), self._answers_about(question.job.uid)
-        until, was_barred = now + PASSED_SECONDS, now < answers.may_preempt_at
+        until, was_barred = now + PASSED_SECONDS, now < answers.until
         answers.refusals = NEVER_FAILED
         answers.passed = _Passed(question.job.generation, question.creates.roles, until, until)
         if was_barred:
-            self._note_bar(question.job.uid)
+            self._jobs.note(question.job.uid)
         self._end_silence(question.job.namespace)
 
     def note_refused(self, question: DryRunQuestion) -> None:
@@ -196,22 +225,22 @@ class DryRunAnswers:
             answers.back_off(now + wait, PreemptionBar.OTHERS_FILL_QUOTA)
         else:
             answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
-        self._note_bar(question.job.uid)
+        self._jobs.note(question.job.uid)
         self._end_silence(question.job.namespace)
 
     def note_unanswered(self, namespace: str, error: ClusterError) -> None:
         """Note that a question got no answer, because of this error."""
-        self._without_answer[namespace] = self._without_answer.get(namespace, NEVER_FAILED).failed(
+        self._silences[namespace] = self._silences.get(namespace, NEVER_FAILED).failed(
             time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=error.retry_after or 0.0
         )
-        self._note_silence(namespace)
+        self._silences.note(namespace)
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("the dry run of a job's pods failed job=%s", job.key)
         until = time.monotonic() + MAX_NO_ANSWER_SECONDS
         self._answers_about(job.uid).back_off(until, PreemptionBar.INTERNAL_ERROR)
-        self._note_bar(job.uid)
+        self._jobs.note(job.uid)
 
     def note_created(self, uid: str) -> None:
         if (answers := self._jobs.get(uid)) is not None:
@@ -230,7 +259,7 @@ class DryRunAnswers:
             text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
             log.warning(text, backoff / 3600, job.key)
             answers.back_off(time.monotonic() + backoff, PreemptionBar.REFUSED_AT_CREATION)
-            self._note_bar(job.uid)
+            self._jobs.note(job.uid)
 
     def _answers_about(self, uid: str) -> _JobAnswers:
         return self._jobs.setdefault(uid, _JobAnswers())
@@ -239,32 +268,20 @@ class DryRunAnswers:
 
     def note_ends(self) -> None:
         """Note the bars and silences that have ended since the last call."""
-        now = time.monotonic()
-        for uid in self._bar_ends.due(now):
-            self._note_bar(uid)
-        for namespace in self._silence_ends.due(now):
-            self._note_silence(namespace)
+        self._jobs.note_ends()
+        self._silences.note_ends()
 
     def next_end_monotonic(self) -> float:
         """When (monotonic) the first bar or silence ends; infinity if there is none."""
-        return min(self._bar_ends.next(), self._silence_ends.next())
+        return min(self._jobs.ends.next(), self._silences.ends.next())
 
-    def _note_bar(self, uid: str) -> None:
-        """Mark the job, whose bar has changed or ended."""
-        until = self._jobs[uid].may_preempt_at
-        self._bar_ends.set(uid, until if until > time.monotonic() else inf)
-        self._dirty_jobs.mark(uid)
-        self._bar_changed()
-
-    def _note_silence(self, namespace: str) -> None:
-        """Mark the jobs of the namespace, in which a silence has begun or ended."""
-        until = self._without_answer.get(namespace, NEVER_FAILED).until
-        self._silence_ends.set(namespace, until if until > time.monotonic() else inf)
-        self._dirty_jobs.mark(*(uid for uid, (name, _) in self._read.items() if name == namespace))
+    def _mark(self, *uids: str) -> None:
+        """Mark these jobs, because something bars them now, or does not bar them any more."""
+        self._dirty_jobs.mark(*uids)
         self._bar_changed()
 
     def _end_silence(self, namespace: str) -> None:
         """Note that a question of the namespace was answered."""
-        silence = self._without_answer.pop(namespace, None)
+        silence = self._silences.pop(namespace, None)
         if silence is not None and time.monotonic() < silence.until:
-            self._note_silence(namespace)
+            self._silences.note(namespace)

@@ -16,8 +16,6 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Event, EventReason
-from elastic_operator.plan.facts.demand import JobDemand
-from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.text import listed, names_of, pods
 
 log = logging.getLogger(__name__)
@@ -44,10 +42,8 @@ class ReclaimReporter:
 
     def report_futile(self, inputs: AllocationInputs, preemptors: Container[str]) -> None:
         """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""
-        known: list[JobDemand | ForeignPod] = [*inputs.jobs, *inputs.foreign_pods]
-        if names := sorted(
-            f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
-        ):
+        known = (*inputs.jobs, *(pod.demand for pod in inputs.foreign_pods))
+        if names := sorted(f"{demand.namespace}/{demand.name}" for demand in known if demand.uid in preemptors):
             log.warning("whole jobs were preempted for preemptors that still cannot start preemptors=%s", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:

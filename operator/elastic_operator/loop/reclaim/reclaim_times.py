@@ -65,7 +65,7 @@ class ReclaimTimes:
         """Note the preemptors (uids) of the evicted pods. Each counts once while it waits or grows."""
         for foreign_pod in inputs.foreign_pods:
             if foreign_pod.uid in preemptors:
-                self._note_evictions(foreign_pod.uid, foreign_pod.shape.gpus)
+                self._note_evictions(foreign_pod.uid, _missing(foreign_pod.demand))
         growing = set()
         for job in inputs.jobs:
             if job.uid not in preemptors:

@@ -25,7 +25,6 @@ from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
     Conflict,
-    Forbidden,
     PodRefused,
     has_unknown_outcome,
     refuses_pod,
@@ -105,23 +104,12 @@ class Creator:
                     sent.discard(name)
                 raise_refusal(error, slot.role, manifest, template)
                 raise
-            if not pod.metadata.labels.incarnation:
-                await self._reject(job, pod, slot.role)
         self._stores.pods.observe(pod)
         if pod.metadata.labels.incarnation != str(new.incarnation):
             # A late creation of an earlier incarnation has the name. The next pass deletes that pod first.
             sent.discard(name)
             raise Conflict(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists", status=409)
         log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
-
-    async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
-        """Delete a pod that was stored without its label, and raise PodRefused. The pod would count as one of an
-        earlier incarnation, and the operator would replace it forever.
-        """
-        label, name = contract.LABEL_INCARNATION, pod.metadata.name
-        await api_requests.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
-        message = f"pod {name} was stored without its label {label}: a mutating webhook removes it"
-        raise PodRefused(Forbidden(message, status=403), role=role)
 
 
 async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:

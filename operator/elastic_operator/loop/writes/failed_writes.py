@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from elastic_api.refusal import pod_blocked, pod_refusal
+from elastic_api.status import JobStatus, RetryCause
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job, JobFeedback
 from elastic_operator.plan.facts.text import joined
-from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+from elastic_operator.waits import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
@@ -30,21 +31,18 @@ MAX_NAME_TAKEN_SECONDS = 2.0
 
 @dataclass(slots=True)
 class FailedWrite:
-    """The failures of one job. `pods_rejected_until_edit` holds for `generation` only; the other fields hold while
-    tries fail.
+    """The failures of one job.
 
     `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
-    asked for patience. `only_creations`: the last try failed because the API server refuses the job's pods. The user
-    reads `message`; "" while the error may pass soon (187). `pods_rejected` says why the API server accepts no more
-    pods of the job for now (27).
+    asked for patience. `only_creations`: the last try failed because the API server refuses the job's pods. `feedback`
+    has the failures in words. Its `write_error` is "" while the error may pass soon (187), its `pods_rejected` once the
+    job's status counts the refusal (27), and its `pods_rejected_until_edit` holds for `generation` only.
     """
 
     attempts: Attempts = NEVER_FAILED
     throttled_until: float = 0.0
     only_creations: bool = False
-    message: str = ""
-    pods_rejected: str = ""
-    pods_rejected_until_edit: str = ""
+    feedback: JobFeedback = field(default_factory=JobFeedback)
     generation: int = 0
 
     def wait(self, now: float) -> float:
@@ -54,10 +52,6 @@ class FailedWrite:
     def wait_without_creations(self, now: float) -> float:
         """Seconds until a plan that creates no pods may be tried: others may need the pods that it deletes."""
         return max(0.0, self.throttled_until - now) if self.only_creations else self.wait(now)
-
-    def rejection(self, generation: int) -> str:
-        """The API server's refusal of this generation; "" if there is none."""
-        return self.pods_rejected_until_edit if self.generation == generation else ""
 
 
 _NONE = FailedWrite()
@@ -80,17 +74,32 @@ class FailedWrites:
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""
         record = self._jobs.pop(job.uid, None)
-        if record is not None:
+        if record is None:
+            return
+        self._dirty_jobs.mark(job.uid)
+        if (final := record.feedback.pods_rejected_until_edit) and record.generation == job.generation:
+            rest = JobFeedback(pods_rejected_until_edit=final)
+            self._jobs[job.uid] = FailedWrite(feedback=rest, generation=record.generation)
+
+    def note_status_written(self, job: Job, status: JobStatus) -> None:
+        """Forget the refusal that a written status counts in its failed size (27), so that it counts only once.
+
+        `job` is the job that the status was made for; a refusal that came later stays.
+        """
+        record, failed = self._jobs.get(job.uid), status.failed_size
+        if record is None or failed is None or failed.cause is not RetryCause.FAILED_CREATE:
+            return
+        refusal = job.feedback.pods_rejected
+        if refusal and refusal == record.feedback.pods_rejected and failed != job.status.failed_size:
+            record.feedback = replace(record.feedback, pods_rejected="")
             self._dirty_jobs.mark(job.uid)
-        if record is not None and record.pods_rejected_until_edit and record.generation == job.generation:
-            self._jobs[job.uid] = FailedWrite(
-                pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
-            )
 
     def feedback(self, uid: str, generation: int) -> JobFeedback:
         """The job's failed writes in words for users, for this generation of its spec."""
-        failed = self.failed_write(uid)
-        return JobFeedback(failed.message, failed.pods_rejected, failed.rejection(generation))
+        record = self.failed_write(uid)
+        if record.generation == generation:
+            return record.feedback
+        return replace(record.feedback, pods_rejected_until_edit="")
 
     def failed_write(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""
@@ -115,7 +124,7 @@ class FailedWrites:
         )
         is_lasting = not error.retry_policy.is_transient or record.attempts.times >= EVENT_ATTEMPTS
         if error.retry_policy.is_reported and is_lasting:
-            record.message = in_words(error)
+            record.feedback = replace(record.feedback, write_error=in_words(error))
         if isinstance(error, PodRefused):
             _take_refusal(record, job, error)
         return record
@@ -131,9 +140,11 @@ def in_words(error: ClusterError) -> str:
 def _take_refusal(record: FailedWrite, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
     if refusal.retry_policy is RetryPolicy.WAIT_FOR_EDIT:
-        record.pods_rejected_until_edit = pod_refusal(
+        why = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )
+        record.feedback = replace(record.feedback, pods_rejected_until_edit=why)
         record.generation = job.generation
     else:
-        record.pods_rejected = record.message = pod_blocked(refusal.error.message)
+        why = pod_blocked(refusal.error.message)
+        record.feedback = replace(record.feedback, write_error=why, pods_rejected=why)

@@ -54,7 +54,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         return False  # kube-scheduler has reported that the room does not suit
     if (refused is None or entry.is_foreign_pod) and place_all(state, entry, entry.missing_roles(entry.demand.minimum)):
         return True
-    if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
+    if entry.demand.provisioning_pods or state.preemption_bar(entry):
         return False
     node = state.board.number.get(entry.reserved_node)
     if node is not None and (_preempt_any(state, entry, only=node) or _keep_where_reserved(state, entry, node)):

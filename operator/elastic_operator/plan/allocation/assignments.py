@@ -51,7 +51,6 @@ def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
     create = tuple(_slots(state, entry, to_create)) if to_create else ()
     releases = entry.loses_members or entry.demand.provisioning_pods
     return Assignment(
-        replicas=len(keep) + len(create),
         keep=keep,
         release=tuple(m.uid for m in release_order(entry.demand.pods) if m.uid not in keep) if releases else (),
         create=create,

@@ -174,10 +174,6 @@ class Entry:
             return PreemptionBar.NOT_PLACED
         return self.demand.preemption_bar
 
-    def may_preempt(self, now: float) -> bool:
-        """Whether pods of others may be preempted for the entry (139)."""
-        return self.preemption_bar(now) is None
-
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""
         failed = self.demand.failed

@@ -46,7 +46,7 @@ def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
     The key has neither the entry's own pods nor a size. A caller whose question depends on a size adds the size to the
     key; a caller whose question depends on the entry's own pods does not use the key for entries with pods.
     """
-    may_preempt = entry.may_preempt(state.now), state.may_preempt_whole_jobs(entry)
+    may_preempt = state.preemption_bar(entry) is None, state.may_preempt_whole_jobs(entry)
     return entry.equivalence_class, may_preempt, entry.times_preempted, bool(state.this_pass.current_gang)
 
 

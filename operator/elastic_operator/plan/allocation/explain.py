@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, PreemptionBar
 from elastic_operator.plan.facts.node import CORDONED
 from elastic_operator.plan.facts.text import Reason, gpus, joined, listed, pods, sentence
 from elastic_operator.plan.facts.times import status_time
@@ -116,8 +116,19 @@ class Explainer:
             return Reason(why.code, f"{_wanted(need)}. {why.message}"), inf
         lacking = self._why_no_room(need)
         text, requeue_at = _with_time_of_request(entry, lacking.message, self._state.now)
-        text = joined(text, *_avoided(demand), _why_no_preemption(entry, self._state.now))
+        text = joined(text, *_avoided(demand), self._why_no_preemption(entry))
         return Reason(lacking.code, text), requeue_at
+
+    def _why_no_preemption(self, entry: Entry) -> str:
+        """Why the operator evicts no pods for the job, and what its user can do."""
+        bar = self._state.preemption_bar(entry)
+        if bar is None:
+            return ""
+        until = entry.demand.may_preempt_at
+        is_known = bar is PreemptionBar.NOT_PLACED and self._state.now < until < inf
+        when = f"before {_time(until)}" if is_known else "for now"
+        action = "Correct the job, or wait." if bar.is_lifted_by_edit else "Wait."
+        return f"The operator evicts no pods for this job {when}, because {bar}. {action}"
 
     def _eviction_limit_hit(self, entry: Entry) -> EvictionLimitHit | None:
         """The refusal by a limit on evictions; None if no limit refused. If the pass examined only an entry with an
@@ -185,17 +196,6 @@ def _avoided(demand: JobDemand) -> tuple[str, ...]:
     """A sentence on each node that the job avoids; if there are many, only some are named."""
     left = len(demand.avoided) - _SHOWN
     return (*demand.avoided[:_SHOWN], f"It avoids {left} more." if left > 0 else "")
-
-
-def _why_no_preemption(entry: Entry, now: float) -> str:
-    """Why the operator evicts no pods for the job, and what its user can do."""
-    bar = entry.preemption_bar(now)
-    if bar is None:
-        return ""
-    until = entry.demand.may_preempt_at
-    when = f"before {_time(until)}" if now < until < inf else "for now"
-    action = "Correct the job, or wait." if bar.is_lifted_by_edit else "Wait."
-    return f"The operator evicts no pods for this job {when}, because {bar}. {action}"
 
 
 def _no_such_node(need: _Need) -> Reason:

@@ -7,7 +7,7 @@ gang are cleared, the gang is served before all others (171).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS, admit
 from elastic_operator.plan.allocation.entry import Entry
@@ -18,6 +18,17 @@ MAX_GANG_PODS_PER_PASS = 256
 
 A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the other gangs.
 """
+
+
+def flavors_of_large_gangs(state: AllocationState) -> set[str]:
+    """The flavors of the large gangs that wait for nodes which are reserved for them (217)."""
+    waiting = (gang for gang in state.queues.gangs.values() if any(entry.reserved_node for entry in gang))
+    return {flavor for gang in waiting for flavor in _flavors_if_large(gang)}
+
+
+def _flavors_if_large(gang: Collection[Entry]) -> set[str]:
+    """The flavors of the gang, if more of its pods wait than a pass serves one by one."""
+    return {entry.demand.shape.flavor for entry in gang} if len(gang) > MAX_NOMINATIONS_PER_PASS else set()
 
 
 def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
@@ -41,6 +52,8 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> None:
     if not served or state.victims.note_if_over_eviction_limit(gang[0], taken):
         state.undo_preemption(mark)
         this_pass.pods_placed = placed
+    elif taken:
+        this_pass.flavors_of_large_gangs |= _flavors_if_large(gang)
     this_pass.current_gang, this_pass.infeasible = "", known
 
 

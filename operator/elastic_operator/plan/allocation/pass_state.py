@@ -1,8 +1,10 @@
-"""The state of one pass: its changes so far, and findings that hold within it."""
+"""All that an allocation notes within one pass: its changes so far, and findings that hold within it. Each pass begins
+with a new `PassState`, so nothing in it can be stale.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappush
 from typing import TYPE_CHECKING
@@ -10,6 +12,8 @@ from typing import TYPE_CHECKING
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
+from elastic_operator.plan.allocation.victims import Victims
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 
 if TYPE_CHECKING:
     from elastic_operator.plan.allocation.preemption.options import Option
@@ -44,10 +48,12 @@ class PassState:
 
     Its changes so far:
         changed       the entries that it has changed or tried to change
+        victims       the pods that it has preempted, and the limits on evictions
         preempted     the entries that have lost all their pods in it
         pods_placed   the number of foreign pods that had no node and got a place by preemption
         current_gang  the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
+        flavors_of_large_gangs  the flavors of the large gangs whose nodes are being cleared (217)
 
     Findings that hold within it, for entries that are equivalent:
         answers       to each `Question` about the present state
@@ -56,10 +62,12 @@ class PassState:
                       (`preemption.options` says when they are examined again)
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, limits: EvictionLimits, residents: Sequence[Container[str]]) -> None:
         self.changed, self.preempted = set[Entry](), set[Entry]()
+        self.victims = Victims(journal, limits, residents)
         self.pods_placed, self.current_gang = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
+        self.flavors_of_large_gangs = set[str]()
         self.answers = PassMemo(journal)
         self.begin_round()
 

@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Nomination
-from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 
@@ -56,6 +56,7 @@ class Allocation(Mapping[str, Grant]):
             size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
                 assignment,
+                assignment.replicas,
                 size_reason,
                 requeue_at,
                 preemptors=_named(preemptors),
@@ -174,6 +175,15 @@ class Allocation(Mapping[str, Grant]):
     def demand(self, uid: str) -> JobDemand:
         """The job's demand in this pass."""
         return self._entries[uid].demand
+
+    @property
+    def waiting_for_gangs(self) -> frozenset[str]:
+        """The jobs (uids) that preempt no pods until large gangs have their nodes (217)."""
+        state = self._state
+        if not state.this_pass.flavors_of_large_gangs:
+            return frozenset()
+        waiting = (entry for entry in state.queues.entries if state.preemption_bar(entry) is PreemptionBar.GANG_FIRST)
+        return frozenset(entry.demand.uid for entry in waiting)
 
     def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""

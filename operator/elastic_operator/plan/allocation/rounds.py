@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.accounts import Account, Entitlement
 from elastic_operator.plan.allocation.admit import admit, set_aside_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
-from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
+from elastic_operator.plan.allocation.gangs import flavors_of_large_gangs, gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.pass_memo import Question
 from elastic_operator.plan.allocation.preemption.candidates import preemptible_gpus, preemptible_gpus_of_team
@@ -32,6 +32,7 @@ def serve(state: AllocationState) -> None:
     The rounds are repeated while they change anything, because another team may now be entitled to GPUs that a team
     borrowed in the last round (32).
     """
+    state.this_pass.flavors_of_large_gangs = flavors_of_large_gangs(state)
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
         admissions = Admissions(state)
@@ -84,8 +85,10 @@ class Admissions:
             return
         self._tried.add(entry)
         self._state.victims.over_eviction_limit.pop(entry, None)
-        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
-            if other.team == entry.team and other.position < entry.position and _waits(other):
+        preempted = self._state.this_pass.preempted
+        before = [other for other in preempted if other.team == entry.team and other.position < entry.position]
+        for other in sorted(before, key=lambda other: other.position):
+            if _waits(other):
                 self._serve(other, entitlement)
         if entry.gang:
             self._serve_gang(entry.gang, entitlement)

@@ -41,7 +41,7 @@ def growth_key(entry: Entry, now: float) -> Hashable:
     has_failed = demand.failed is not None and demand.failed.until > now
     if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
-    return entry.equivalence_class, entry.missing(next_size), entry.may_preempt(now)
+    return entry.equivalence_class, entry.missing(next_size), entry.preemption_bar(now) is None
 
 
 class ScaleUpQueues:

@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.quota_refusal import QuotaRefusal, Rule, quota_refusal
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER
@@ -30,7 +30,7 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and queues of an allocation.
 
-    `this_pass` and `victims` are new in each pass; all other parts are renewed.
+    `this_pass` is new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) whose preemption of a whole job was futile (112)
@@ -66,8 +66,7 @@ class AllocationState:
 
     def _start(self, inputs: AllocationInputs) -> None:
         """Renew all parts by the input, before the first decision."""
-        self.this_pass = PassState(self.journal)
-        self.victims = Victims(self.journal, inputs.eviction_limits, self.residents)
+        self.this_pass = PassState(self.journal, inputs.eviction_limits, self.residents)
         self.queues.renew(inputs, leave=self._leave, join=self._join)
         entries = sorted(self.queues.handled_first, key=lambda entry: entry.position)
         for entry in entries:
@@ -83,6 +82,11 @@ class AllocationState:
     def now(self) -> float:
         """The time of the pass (epoch seconds)."""
         return self.inputs.now
+
+    @property
+    def victims(self) -> Victims:
+        """The pods that were preempted in this pass."""
+        return self.this_pass.victims
 
     # -- from the input ---------------------------------------------------------------------------------------------
 
@@ -274,6 +278,21 @@ class AllocationState:
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
+
+    def preemption_bar(self, entry: Entry) -> PreemptionBar | None:
+        """Why no pods of others may be preempted for the entry; None if they may (139).
+
+        A job that has lost all its pods to another team waits until the large gangs of its flavor have their nodes, for
+        a minute at most (217).
+        """
+        own = entry.preemption_bar(self.now)
+        if own is None and (
+            entry.demand.shape.flavor in self.this_pass.flavors_of_large_gangs
+            and not (entry.size or entry.is_foreign_pod)
+            and (self.now < entry.demand.yields_until or any(preemptor.gang for preemptor in entry.preemptors))
+        ):
+            return PreemptionBar.GANG_FIRST
+        return own
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""

@@ -29,7 +29,7 @@ Rules:
 Times:
     waits           the back-offs and waits that a job's status keeps, and the back-off of a preemptor that could not
                     use the room; any other wait stands in its module
-    times           times of statuses and conditions; `Attempts`: a wait that doubles
+    times           times of statuses and conditions
 
 Sentences:
     text            reasons, and counts and names in them

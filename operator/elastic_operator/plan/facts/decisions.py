@@ -31,17 +31,20 @@ class Slot:
 class Assignment:
     """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
     are its missing pods.
-
-    `replicas` is the size that the job is to have: len(keep) + len(create), and more only while releases are deferred,
-    as room that is not free yet gets no pod then (139). It is 0, an allowed size, or less than the minimum. A job has
-    less than the minimum only after it has lost pods. It then keeps its other pods and creates none, as long as no
-    other job needs their room (16).
     """
 
-    replicas: int
     keep: tuple[str, ...]
     release: tuple[str, ...]
     create: tuple[Slot, ...]
+
+    @property
+    def replicas(self) -> int:
+        """The size of the job: 0, an allowed size, or less than the minimum.
+
+        A job has less than the minimum only after it has lost pods. It then keeps its other pods and creates none, as
+        long as no other job needs their room (16).
+        """
+        return len(self.keep) + len(self.create)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Grant:
     """An `Assignment` with its reasons."""
 
     assignment: Assignment
+    target_replicas: int
+    """The size that the status shows: that of the assignment, except while releases are deferred (139)."""
     size_reason: Reason
     """Why the job is not bigger, or does not run; its code is a `SizeReason`."""
     requeue_at: float = inf

@@ -38,6 +38,7 @@ class PreemptionBar(StrEnum):
     INTERNAL_ERROR = "an internal error of the operator stopped work on this job a short time ago"
     GETS_NO_PODS = "the job gets no new pods"
     GANG_INCOMPLETE = "the pod's gang cannot be served as a whole"
+    GANG_FIRST = "a large gang on such GPUs gets its nodes first"
 
     @property
     def is_lifted_by_edit(self) -> bool:
@@ -118,6 +119,8 @@ class JobDemand:
     """Why no pods of others may be preempted for the job; None if they may (139)."""
     may_preempt_at: float = -inf
     """Before this time no pods of others are preempted for the job, because its pods were not placed (139)."""
+    yields_until: float = -inf
+    """Until this time a job that has lost all its pods to other teams lets large gangs have their nodes first (217)."""
     running_since: float | None = None
     """When the job last began to run; None: it does not run."""
     waiting_since: float | None = None

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
-from elastic_operator.plan.facts.requirements import JobShape, PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR
+from elastic_operator.plan.facts.demand import JobDemand
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
     """A pending GPU pod that is not ours, for which kube-scheduler has found no room."""
 
-    uid: str
-    namespace: str
-    name: str
-    created: float
-    shape: PodShape
-    flavor: str = DEFAULT_FLAVOR
-    priority: int = 0
+    demand: JobDemand
+    """The pod as a job of one pod, so that one set of rules serves jobs and foreign pods."""
     nominated: str = ""
     """The node that kube-scheduler, or another program than this operator, has nominated the pod for."""
     reserved: str = ""
@@ -32,25 +25,12 @@ class ForeignPod:
     """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
     """Whether the gang is served pod by pod if the team has no guarantee for all of it."""
-    may_preempt: bool = True
-    """Whether pods of others may be preempted for the pod. If not, the pod gets free room only."""
+
+    @property
+    def uid(self) -> str:
+        return self.demand.uid
 
     @property
     def promised_node(self) -> str:
         """The node that is reserved for the pod, by the operator's nomination or another one; "" for none."""
         return self.reserved or self.nominated
-
-    @property
-    def demand(self) -> JobDemand:
-        """The pod as a job of one pod; a new object."""
-        return JobDemand(
-            uid=self.uid,
-            namespace=self.namespace,
-            name=self.name,
-            priority=self.priority,
-            created=self.created,
-            sizes=(1,),
-            shape=JobShape(self.shape, self.shape, self.flavor),
-            undelayed_size=1,
-            preemption_bar=None if self.may_preempt else PreemptionBar.GANG_INCOMPLETE,
-        )

@@ -1,14 +1,15 @@
 """How long a job waits: for kube-scheduler to place a pod, and until the next try. The job's status keeps the ends of
 these waits, so that the next leader reads them there (`read.written_times`).
 
-Any other time stands at the top of the module that waits, in most cases with `Attempts` of `plan.facts.times`.
+Any other time stands at the top of the module that waits, in most cases with `Attempts` of `elastic_operator.waits`.
 docs/internals.md has a row for each wait before a retry, with its module.
 """
 
 from __future__ import annotations
 
-from elastic_api.status import JobStatus, RetryCause
-from elastic_operator.plan.facts.times import doubled, seconds
+from elastic_api.status import PREEMPTED, Change, JobStatus, RetryCause
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.waits import doubled
 
 UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler has not placed for this long is deleted (10)."""
@@ -23,6 +24,8 @@ WAITS = {
 """Seconds until the next try: the first wait, and the longest one; each wait is twice the one before (27). The numbers
 for pods that have not started are Kueue's defaults.
 """
+YIELD_SECONDS = 60.0
+"""How long a job that has lost all its pods to other teams lets a large gang have its nodes first (217)."""
 REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 MAX_CHANGES = 3
@@ -39,6 +42,12 @@ passed.
 """
 FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS = 3600.0, 86_400.0
 """The first back-off of such a preemptor, doubled after each further try up to the maximum."""
+
+
+def whole_preemption(status: JobStatus) -> Change | None:
+    """The last change of the job's size, if by it the job lost all its pods to others."""
+    last = status.history[0] if status.history else None
+    return last if last is not None and last.to == 0 and last.reason in PREEMPTED else None
 
 
 def futile_backoff_seconds(times: int) -> float:

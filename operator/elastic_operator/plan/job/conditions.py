@@ -7,10 +7,11 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import LOST, PREEMPTED, ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
+from elastic_api.status import LOST, ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
+from elastic_operator.plan.facts.waits import whole_preemption
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.lifecycle import edit_ends_backoff
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, keeps_status, report_of
@@ -87,8 +88,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 
 def _suspended_by(status: JobStatus) -> str:
     """The preemptors of the job's pods, if the operator preempted all of these."""
-    last = status.history[0] if status.history else None
-    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTED else ""
+    preemption = whole_preemption(status)
+    return preemption.message if preemption is not None else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:

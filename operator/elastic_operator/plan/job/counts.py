@@ -107,7 +107,8 @@ def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
 
 def _pod_status(pod: OwnPod, rank: int | None, *, leaves: bool) -> PodStatus:
     leaves = leaves or pod.deleting_since is not None
-    phase = "Terminating" if leaves and not pod.ended else pod.phase
+    # A refused pod has not ended: it has never run (`losses.has_no_master_yet`).
+    phase = "Terminating" if leaves and (pod.refused or not pod.ended) else pod.phase
     return PodStatus(
         name=pod.name,
         uid=pod.uid,

@@ -33,15 +33,14 @@ class DeferredRelease:
         target = status.target_replicas
         changed = self._without(grant, target)
         condition, assignment = status.condition(ConditionType.FULL_SIZE), changed.assignment
-        size = len(assignment.keep) + len(assignment.create)
-        if assignment.release or size != target or condition is None or condition.observed_generation != generation:
+        if assignment.release or assignment.replicas != target or condition is None:
             return changed
-        if condition.reason not in GRANT_SIZE_REASONS:
+        if condition.observed_generation != generation or condition.reason not in GRANT_SIZE_REASONS:
             return changed
         return replace(changed, size_reason=Reason(condition.reason, condition.message))
 
     def _without(self, grant: Grant, target: int) -> Grant:
-        """The grant without the release of these pods, with `target` pods as the size.
+        """The grant without the release of these pods. If no pod is released now, the status keeps its `target`.
 
         Lost pods are created nevertheless, if there is room for them now. The room of deferred pods is not free.
         """
@@ -52,12 +51,11 @@ class DeferredRelease:
         create = tuple(soonest[: max(0, max(target, before.replicas) - len(keep))])
         if release:
             preemptors = {uid: name for uid, name in grant.preemptors.items() if uid not in self.preemptors}
-            return replace(
-                grant, assignment=Assignment(len(keep) + len(create), keep, release, create), preemptors=preemptors
-            )
-        create = tuple(slot for slot in create if slot.ready)
-        assignment = Assignment(target or before.replicas, keep, (), create)
-        return replace(grant, assignment=assignment, preemptors={}, victim_jobs={})
+            now = Assignment(keep, release, create)
+            return replace(grant, assignment=now, target_replicas=now.replicas, preemptors=preemptors)
+        now = Assignment(keep, (), tuple(slot for slot in create if slot.ready))
+        target = target or before.replicas
+        return replace(grant, assignment=now, target_replicas=target, preemptors={}, victim_jobs={})
 
 
 def pods_to_defer(

@@ -7,12 +7,13 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_api.status import ConditionType, Retry, RetryCause
+from elastic_api.status import ChangeReason, ConditionType, JobStatus, Retry, RetryCause
 from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.facts.waits import YIELD_SECONDS, whole_preemption
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.remaining_pods import member_of
 from elastic_operator.plan.job.unplaceable import may_preempt_at
@@ -44,6 +45,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
         may_preempt_at=may_preempt_at(failed),
+        yields_until=_yields_until(status),
         wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
@@ -82,6 +84,12 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     known = [obs.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in known if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
+
+
+def _yields_until(status: JobStatus) -> float:
+    """Until when the job lets large gangs have their nodes first, because it has lost all its pods to another team."""
+    last = whole_preemption(status)
+    return seconds(last.time) + YIELD_SECONDS if last and last.reason == ChangeReason.QUOTA_RECLAIMED else -inf
 
 
 def _excluding_nodes(shape: JobShape, nodes: Collection[str]) -> JobShape:

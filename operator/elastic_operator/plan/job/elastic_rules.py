@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import count_failure, failed_pods, judge, short_failure, too_many_in_all
-from elastic_operator.plan.job.losses import count_losses, end_backoff_for_master, lost_count
+from elastic_operator.plan.job.losses import count_losses, end_backoff_for_master, has_no_master_yet, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import Observation, fail, is_running, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
@@ -50,7 +50,7 @@ def replace_lost_pods(obs: Observation, now: float) -> Observation:
     """Replace lost pods one by one. The other pods continue, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
-    if master_is_lost and obs.status.master_lost_time is None:
+    if master_is_lost and obs.status.master_lost_time is None and not has_no_master_yet(obs):
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and not master_is_lost):
         return obs

@@ -10,9 +10,10 @@ from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import sentence
-from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
+from elastic_operator.plan.facts.times import end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, fail, present_pods, replace_all
+from elastic_operator.waits import doubled
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 JUST_CHANGED_SECONDS = 120.0

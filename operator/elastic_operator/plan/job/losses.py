@@ -15,12 +15,13 @@ from elastic_api.status import LOST, MAX_AVOIDED, ChangeReason, Retry, RetryCaus
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
+from elastic_operator.plan.facts.times import end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
+from elastic_operator.waits import doubled
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -33,7 +34,7 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
-    if obs.members and obs.status.replicas and not has_master and not _has_no_master_yet(obs):
+    if obs.members and obs.status.replicas and not has_master and not has_no_master_yet(obs):
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and has_master):
         return obs
@@ -47,7 +48,7 @@ def record_lost_pods(obs: Observation, now: float) -> Observation:
     return obs
 
 
-def _has_no_master_yet(obs: Observation) -> bool:
+def has_no_master_yet(obs: Observation) -> bool:
     """Whether no master of this incarnation was created yet, because a late pod of an earlier incarnation had its name:
     the only master in the last status is one that leaves, and no object shows another one.
     """

@@ -48,5 +48,5 @@ def _without(grant: Grant, worker: OwnPod) -> Grant:
     kept, released = tuple(uid for uid in assignment.keep if uid != worker.uid), (worker.uid, *assignment.release)
     text = f"{worker.name} is deleted to make room for a new master; no other node has room for the master."
     why = Reason(grant.size_reason.code, text)
-    without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
-    return replace(grant, assignment=without, size_reason=why, only_for_foreign_pods=False)
+    without, target = Assignment(kept, released, assignment.create), grant.target_replicas - 1
+    return replace(grant, assignment=without, target_replicas=target, size_reason=why, only_for_foreign_pods=False)

@@ -11,8 +11,9 @@ from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import lasts, seconds, status_time
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
+from elastic_operator.waits import lasts
 from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0

@@ -24,7 +24,7 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     if not obs.members or obs.finishing:
         return obs
     assignment = grant.assignment
-    size, release = assignment.replicas, assignment.release
+    size, release = grant.target_replicas, assignment.release
     may_run = obs.job.spec is None or size >= obs.job.spec.minimum
     frozen = next((pod.nnodes for pod in obs.members if pod.nnodes), None)
     if size == 0:
@@ -60,7 +60,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     Growth is written down later (25): a replica that finds the new pods, but not the status, makes the same decision
     again, and no pod waits for a write.
     """
-    before, after, status = obs.status.target_replicas, grant.assignment.replicas, obs.status
+    before, after, status = obs.status.target_replicas, grant.target_replicas, obs.status
     if before == after or obs.finishing:
         return _record_exchange(obs, grant, now)
     planned = bool(grant.assignment.release) or after == 0
@@ -110,7 +110,7 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     smaller = why_smaller(grant)
     why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
     event = Event(EventReason(why.code), why.message)
-    return obs.with_change(now, assignment.replicas, assignment.replicas, *why).with_event(event)
+    return obs.with_change(now, grant.target_replicas, grant.target_replicas, *why).with_event(event)
 
 
 def record_unwritten_evictions(obs: Observation, now: float) -> Observation:

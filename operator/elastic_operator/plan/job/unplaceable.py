@@ -14,11 +14,12 @@ from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import joined, listed, sentence
-from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
+from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, futile_backoff_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, master_of, replace_all
+from elastic_operator.waits import doubled
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -67,12 +68,21 @@ def back_off_after_rejection(obs: Observation, now: float) -> Observation:
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
     quota. If pods of the job are being deleted, these may be the obstacle, so the operator waits until they are
-    removed.
+    removed. A refusal counts once. The feedback has it until the operator knows that a status which counts it was
+    written.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
+    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend or _is_counted(obs, now):
         return obs
     return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.pods_rejected)
+
+
+def _is_counted(obs: Observation, now: float) -> bool:
+    """Whether the job waits already, because the API server has refused its next pod."""
+    failed = obs.status.failed_size
+    if failed is None or failed.cause is not RetryCause.FAILED_CREATE:
+        return False
+    return now < seconds(failed.not_before) and (failed.size or 1) <= len(obs.members) + 1
 
 
 def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:

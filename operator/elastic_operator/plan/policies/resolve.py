@@ -22,6 +22,7 @@ from elastic_operator.plan.facts.text import Reason, listed
 class Policy:
     """A quota policy as stored. `invalid` says in words why its spec is unreadable (99), `fault` why it is quarantined
     after an error of the operator's own (88). With either, `spec` is the last good one; None if there is none.
+    `generation` is that of the stored spec.
     """
 
     uid: str
@@ -30,6 +31,7 @@ class Policy:
     spec: PolicySpec | None
     invalid: str = ""
     fault: str = ""
+    generation: int = 0
 
     @property
     def known_spec(self) -> PolicySpec:
@@ -50,11 +52,18 @@ class Namespace:
 class ResolvedPolicies:
     """The teams that the policies and the settings make. A policy's team has its name; these teams are ordered by age.
 
-    `problems` say by policy uid which parts are not in effect as written, and what to do.
+    By policy uid: `problems` say which parts are not in effect as written, and what to do; `generations` are those that
+    were read.
     """
 
     teams: Teams
     problems: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    generations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def in_effect(self) -> tuple[Teams, Mapping[str, tuple[Reason, ...]]]:
+        """The teams and problems. An edit that changes neither has no effect."""
+        return self.teams, self.problems
 
 
 _Problems: TypeAlias = defaultdict[str, list[Reason]]
@@ -73,7 +82,8 @@ def resolve(
     flavors = [flavor.name for flavor in settings.flavors]
     made = (_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
     teams = Teams((*made, *settings.default_parents), covered, settings.default_team)
-    return ResolvedPolicies(teams, {uid: tuple(found) for uid, found in problems.items()})
+    generations = {policy.uid: policy.generation for policy in stored}
+    return ResolvedPolicies(teams, {uid: tuple(found) for uid, found in problems.items()}, generations)
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:

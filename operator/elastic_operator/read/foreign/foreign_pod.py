@@ -8,35 +8,29 @@ room of a pod that another program has nominated is the pod's own in any case (2
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
-from elastic_operator.plan.facts.requirements import PodShape
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
 from elastic_operator.read.foreign.nomination_backoffs import PodBackoff
 from elastic_operator.read.foreign.reservation import Reservation
+from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
 RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """The known facts on the claims of a namespace with these names."""
-
-
-class ForeignPodSettings(NamedTuple):
-    """The operator's settings about foreign pods: `nominate_for` are the schedulers that honour nominations."""
-
-    nominate_for: Collection[str]
-    allocation: AllocationSettings
 
 
 class PodContext(NamedTuple):
@@ -54,7 +48,7 @@ def foreign_pod_of(
     gang: str,
     reservation: Reservation,
     context: PodContext,
-    settings: ForeignPodSettings,
+    settings: Settings,
     now: float,
 ) -> tuple[ForeignPod | None, float]:
     """The foreign pod, None if no room is for it; and until when (epoch seconds) that stays the same."""
@@ -69,14 +63,18 @@ def foreign_pod_of(
         backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(at_present.backoff_until, RESERVED_IN_VAIN))
     times = [*avoided.values(), *([reservation.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
-    foreign_pod = ForeignPod(
+    shape = excluding_nodes(own.master, avoided if holds else {*avoided, reservation.node} - {""})
+    demand = JobDemand(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        created=convert.epoch(meta.creation_timestamp or ""),
-        shape=excluding_nodes(own.master, avoided if holds else {*avoided, reservation.node} - {""}),
-        flavor=own.flavor,
         priority=pod.spec.priority or 0,
+        created=convert.epoch(meta.creation_timestamp or ""),
+        sizes=(1,),
+        shape=JobShape(shape, shape, own.flavor),  # its problem is in `unplannable`
+    )
+    foreign_pod = ForeignPod(
+        demand,
         nominated=nominated,
         reserved=reservation.node if holds else "",
         preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
@@ -87,7 +85,7 @@ def foreign_pod_of(
     return foreign_pod, min((time for time in times if time > now), default=inf)
 
 
-def _is_ours_to_help(pod: objects.Pod, settings: ForeignPodSettings, *, is_reserved: bool) -> bool:
+def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, is_reserved: bool) -> bool:
     """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or a node is reserved for it. False for a
     pod with scheduling gates.
 
@@ -108,7 +106,7 @@ def _is_lacking(resource: str, message: str) -> bool:
     return re.search(rf"Insufficient {re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
 
 
-def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: ForeignPodSettings) -> PodShape:
+def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
     # The pod's scheduler honours nominations, like the default scheduler, or has nominated the pod.
     spec["schedulerName"] = ""

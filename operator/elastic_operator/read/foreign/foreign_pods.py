@@ -20,7 +20,6 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
-    ForeignPodSettings,
     PodContext,
     Volumes,
     claims_of,
@@ -82,9 +81,7 @@ class ForeignPods:
         backoffs: NominationBackoffs,
     ) -> None:
         self._ledger, self._nodes, self._quarantine = ledger, nodes, quarantine
-        self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
-        self._reservation_seconds = settings.reclaim.reservation_seconds
-        self._clock, self._volumes, self._backoffs = clock, volumes, backoffs
+        self._settings, self._clock, self._volumes, self._backoffs = settings, clock, volumes, backoffs
         self._waiting: dict[str, WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._cleared_nodes: Set[str] = frozenset()
@@ -226,5 +223,5 @@ class ForeignPods:
         until = last.until if same else 0.0
         waited = before is not None and same and before.waits
         if (waits or waited or (moved and not same)) and since <= now < since + MAX_PROLONGED_SECONDS:
-            until = now + min(self._reservation_seconds, self._ledger.overdue_within(reservation.node))
+            until = now + min(self._settings.reclaim.reservation_seconds, self._ledger.overdue_within(reservation.node))
         return msgspec.structs.replace(reservation, until=until) if until > reservation.until else reservation

@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+from elastic_operator.waits import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
@@ -99,7 +100,8 @@ class WholeGangs:
                 self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised_node)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (backs_off or not pod.promised_node):
-                    instead[uid] = replace(pod, gang="", may_preempt=pod.may_preempt and is_planned)
+                    barred = replace(pod.demand, preemption_bar=PreemptionBar.GANG_INCOMPLETE)
+                    instead[uid] = replace(pod, demand=pod.demand if is_planned else barred, gang="")
         return instead
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -125,7 +127,7 @@ class WholeGangs:
 
 def _grown(pods: Iterable[ForeignPod | None], now: float) -> float:
     """The latest possible creation time of the youngest of new pods: the API has whole seconds."""
-    return min(now, max(pod.created + 1.0 if pod else now for pod in pods))
+    return min(now, max(pod.demand.created + 1.0 if pod else now for pod in pods))
 
 
 def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
