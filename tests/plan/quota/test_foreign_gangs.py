@@ -84,6 +84,17 @@ PLANS = {
         {"b": 3, "g0": "n2 -b-w5 -b-w4 -b-w3 -b-w2"},
         waiting(replace(gang(1, 4)[0], reserved="n1")),
     ),
+    "the end of a job clears the node of another pod of the gang, and each pod keeps its own node": Case(
+        (make_node("n1", 2), make_node("n2", 2), make_node("n3", 2)),
+        (make_team("a", 6), make_team("b")),
+        (
+            make_job("b", 3, 3, team="b", on="n1 n3 n3"),
+            make_job("c", 1, team="b", on="n1"),
+            make_job("d", 2, 2, team="b", on="n2 n2"),
+        ),
+        {"b": 0, "c": 0, "d": 0, "g0": "n1 -c-m0 -b-m0 -b-w0 -b-w1", "g1": "n2 -d-m0 -d-w0", "g2": "n3"},
+        waiting(*(replace(one, reserved=f"n{i}") for i, one in enumerate(gang(3, 2), start=1))),
+    ),
     "no pod is evicted for the reserved part of a gang, once the others fit no more": Case(
         TWO4,
         HALVES,

@@ -76,7 +76,7 @@ class AllocationState:
             self._trim(entry)
         self.divide()
         for entry in entries:
-            self._hold_promised(entry)
+            self.hold_promised(entry)
 
     @property
     def now(self) -> float:
@@ -162,7 +162,7 @@ class AllocationState:
                     held[entry.account.flavor] += member.gpus
         self.accounts.divide(held)
 
-    def _hold_promised(self, entry: Entry) -> None:
+    def hold_promised(self, entry: Entry) -> None:
         """Place a foreign pod on the node that it is nominated for.
 
         If kube-scheduler or another program nominated the pod, it is placed even without room. If the operator did, the
