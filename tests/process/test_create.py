@@ -17,6 +17,7 @@ from elastic_operator.cluster.errors import (
     Conflict,
     Fenced,
     Forbidden,
+    Outdated,
     PodRefused,
     ServerError,
     TooManyRequests,
@@ -71,7 +72,7 @@ async def test_a_pod_of_another_incarnation_is_not_the_one_to_create_and_is_know
     monkeypatch.setattr(create.api_requests, "create_pod", post)
     creator = Creator(None, stores, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     sent, slot = set[str](), Slot("worker", 0, None, True)
-    with pytest.raises(Conflict, match=r"^409: pod toy-worker-0 of incarnation 1 exists$"):
+    with pytest.raises(Outdated, match=r"^pod toy-worker-0 of incarnation 1 exists$"):
         await creator.create(make_job(), NewPods((slot,), 2, (1, 2)), slot, SERVICE, sent)
     assert not sent
     assert stores.pods.get("late") is late

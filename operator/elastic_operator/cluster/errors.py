@@ -64,6 +64,12 @@ class Fenced(ClusterError):
     retry_policy = RetryPolicy.NOT_LEADER
 
 
+class Outdated(ClusterError):
+    """The write was decided on another state than the present one, as the operator itself has found out."""
+
+    retry_policy = RetryPolicy.DECIDE_AGAIN
+
+
 class NameTaken(ClusterError):
     """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user, in
     whole sentences.

@@ -24,7 +24,7 @@ from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
-    Conflict,
+    Outdated,
     PodRefused,
     has_unknown_outcome,
     refuses_pod,
@@ -85,7 +85,7 @@ class Creator:
         return service
 
     async def create(self, job: Job, new: NewPods, slot: Slot, service: objects.Service, sent: set[str]) -> None:
-        """Create the pod for one of the slots, when its turn comes. Raises Conflict if the job has a pod of that name
+        """Create the pod for one of the slots, when its turn comes. Raises Outdated if the job has a pod of that name
         and of another incarnation, which the store lacked.
         """
         assert job.spec is not None, "pods are created from a spec that could be read"
@@ -108,7 +108,7 @@ class Creator:
         if pod.metadata.labels.incarnation != str(new.incarnation):
             # A late creation of an earlier incarnation has the name. The next pass deletes that pod first.
             sent.discard(name)
-            raise Conflict(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists", status=409)
+            raise Outdated(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists")
         log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
 
 

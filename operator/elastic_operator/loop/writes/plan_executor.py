@@ -16,7 +16,7 @@ from elastic_api.status import JobStatus
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import api_requests, objects
-from elastic_operator.cluster.errors import Conflict, NotFound
+from elastic_operator.cluster.errors import Conflict, NotFound, Outdated
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
@@ -93,7 +93,7 @@ class PlanExecutor:
         The write names the newest known resourceVersion, and not the one that the decision was made from: an edit of
         the job meanwhile wakes the loop anyway.
 
-        Raises the errors of the cluster layer, and Conflict if the status is not `stored_status` any more: a late write
+        Raises the errors of the cluster layer, and Outdated if the status is not `stored_status` any more: a late write
         of the last leader has changed it. After a Conflict the job has been read again.
         """
         new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -101,7 +101,7 @@ class PlanExecutor:
         if body is None:
             return False
         if body.status.unpack() != stored_status:
-            raise Conflict("the status has changed since the decision", status=409)
+            raise Outdated("the status has changed since the decision")
         try:
             answer = await api_requests.patch_job_status(
                 self.session,
