@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import importlib
 import logging
@@ -19,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -35,7 +34,8 @@ from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.sockets import use_small_tls_buffers
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
+from elastic_operator.cluster.waiting import cancel_and_wait, run_to_completion, wait_with_timeout
+from elastic_operator.heap import freeze_heap, trim_heap
 from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -49,6 +49,7 @@ from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
+from elastic_operator.supervised import start_supervised
 from elastic_operator.upkeep import networks
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -71,8 +72,6 @@ STUCK_SECONDS = 300.0
 """A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
-TRIM_SECONDS = 300.0
-"""The C library returns the free pages of its heap this often (209)."""
 BEAT_SECONDS = 5.0
 """The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
 `LeaseTiming`.
@@ -153,7 +152,7 @@ class Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._beat())
-            group.create_task(_trim_heap())
+            group.create_task(trim_heap())
             group.create_task(self._lead_when_elected(elect))
 
     async def _watch(self) -> None:
@@ -190,7 +189,7 @@ class Process:
                         failed = True
                         log.error("this process stopped leading because of an error error=%s", error, exc_info=error)
             finally:
-                await _run_to_completion(self._stand_down(displaced, leading, election))
+                await run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
@@ -231,15 +230,15 @@ class Process:
             jobs, nodes = len(self.stores.jobs), len(self.stores.nodes)
             log.info("leading as %s jobs=%d nodes=%d", self.elector.identity, jobs, nodes)
             self.metrics.leader.set(1)
-            _freeze_heap()
-            _start_supervised("writing of events", events.run, ending)
+            freeze_heap()
+            start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             self.statuses = PolicyStatuses(self.session, self.stores.policies, planner, now=now)
-            _start_supervised("reports on policies", self.statuses.run, ending)
-            _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
+            start_supervised("reports on policies", self.statuses.run, ending)
+            start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             if QUOTAS in self.watches.all:
                 self.quotas = self._plain_pod_quotas()
-                _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+                start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.controller = controller
             await controller.run()
 
@@ -253,7 +252,7 @@ class Process:
                 if self.watches.fresh():
                     await controller.read_jobs_ahead()
                     if not gc.get_freeze_count():
-                        _freeze_heap()
+                        freeze_heap()
                 await asyncio.wait({leading}, timeout=READ_AHEAD_SECONDS)
             return leading.result()
         finally:
@@ -342,53 +341,6 @@ class Process:
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
         return ""
-
-
-async def _trim_heap() -> None:
-    """Return the free pages within the C library's heap to the machine, from time to time (209).
-
-    By itself, glibc returns large blocks and the end of its heap only (the Dockerfile sets how large). Other C
-    libraries have no function for it.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    while trim is not None:
-        await asyncio.sleep(TRIM_SECONDS)
-        await asyncio.to_thread(trim, 0)
-
-
-def _freeze_heap() -> None:
-    """Exclude the present objects from later garbage collections, which else would visit all of them. Among 10,000 pods
-    this takes 0.4 s, so a standby does it before it leads.
-    """
-    gc.collect()
-    gc.freeze()
-
-
-def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
-    """Run the work until `ending`."""
-    ending.push_async_callback(cancel_and_wait, [asyncio.create_task(_run_with_restarts(what, work))])
-
-
-async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work, and begin it again after an error. The error is logged here, because nobody awaits the result."""
-    backoff = Backoff()
-    while True:
-        began = time.monotonic()
-        try:
-            return await work()
-        except Exception:
-            log.exception("task failed and is restarted task=%s", what)
-        await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
-
-
-async def _run_to_completion(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work to its end, even if the caller is cancelled meanwhile."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
 
 
 def identity() -> str:

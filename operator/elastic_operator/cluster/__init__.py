@@ -4,7 +4,7 @@
 Requests:
     session         one HTTP session; fences the writes
     write_queue     how many writes are in flight, and which one is next
-    api_requests    each kind of request
+    api_requests    each kind of request; those about pods are in pod_requests
     errors          an exception for each kind of refusal, and whether to try again
     backoff         waits between failed tries of one task
     rate_limit      how much work tenants may cause

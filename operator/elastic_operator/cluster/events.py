@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastic_api.job import API_VERSION, GROUP, KIND
+from elastic_operator.attempts import doubled
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound, RetryPolicy
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.waits import doubled
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
-from elastic_operator.cluster.api_requests import read_log_tail
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.pod_requests import read_log_tail
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.memory import DirtyJobs

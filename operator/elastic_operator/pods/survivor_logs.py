@@ -14,8 +14,8 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
-from elastic_operator.cluster.api_requests import read_log_since
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.pod_requests import read_log_since
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.plan.facts.job import OwnPod, Survivors, TorchrunGroup
 from elastic_operator.pods.failure_logs import MAX_OF_JOB, FailureLogs

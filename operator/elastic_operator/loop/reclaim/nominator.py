@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import objects, pod_requests
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Outdated, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
@@ -256,7 +256,7 @@ class Nominator:
 
         Raises ClusterError; Outdated if another program has nominated the pod.
         """
-        pod = await api_requests.pod_now(self.session, self.pods, before.metadata)
+        pod = await pod_requests.pod_now(self.session, self.pods, before.metadata)
         if pod is None or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
@@ -267,7 +267,7 @@ class Nominator:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
             condition = condition_of(reservation, self.now())
-            written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
+            written = await pod_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)
             return False

@@ -20,7 +20,7 @@ from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.service import build_service
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import api_requests, objects, pod_requests
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
@@ -98,7 +98,7 @@ class Creator:
             name = manifest["metadata"]["name"]
             sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
             try:
-                pod = await api_requests.create_pod(self._session, manifest)
+                pod = await pod_requests.create_pod(self._session, manifest)
             except ClusterError as error:
                 if not has_unknown_outcome(error):
                     sent.discard(name)

@@ -15,7 +15,7 @@ from elastic_api.job import PLURAL
 from elastic_api.status import JobStatus
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import api_requests, objects, pod_requests
 from elastic_operator.cluster.errors import Conflict, NotFound, Outdated
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.pruned_fields import PrunedFields
@@ -166,7 +166,7 @@ class PlanExecutor:
     async def _delete(self, job: Job, pod: DeletePod) -> None:
         log.info("deleting a pod job=%s pod=%s force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
         grace = 0 if pod.force else self._shortened_grace(job, pod)
-        answer = await api_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        answer = await pod_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         if answer is None:
             self.stores.pods.observe_deleted(pod.uid)
         else:
