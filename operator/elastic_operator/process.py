@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
@@ -111,13 +112,13 @@ class Process:
         )
         informer.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        for kind, watch in self.watches.all.items():
+        for kind, store in self.watches.stores.items():
             if kind in WRITTEN_OFTEN:
-                watch.store.subscribe(self._wake_if_new)
+                store.subscribe(self._wake_if_new)
             elif kind == QUOTAS:
-                watch.store.subscribe(self._quota_changed)
+                store.subscribe(self._quota_changed)
             elif kind != "pods":
-                watch.store.subscribe(lambda _old, _new: self._wake())
+                store.subscribe(lambda _old, _new: self._wake())
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -162,10 +163,11 @@ class Process:
         them (169).
         """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watches.all[CLASSES].run())  # classes say whether this process may lead (81)
+            (classes,) = self.watches.all[CLASSES]
+            group.create_task(classes.run())  # classes say whether this process may lead (81)
             await wait_with_timeout(self.elector.known, ELECTION_SECONDS)
-            for kind, watch in self.watches.all.items():
-                if kind != CLASSES:
+            for watch in chain.from_iterable(self.watches.all.values()):
+                if watch is not classes:
                     group.create_task(watch.run())
 
     def _candidate(self) -> LeaderElector:
@@ -209,7 +211,7 @@ class Process:
 
     async def _wait_until_ours(self) -> None:
         """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
-        await self.watches.all[CLASSES].catch_up()
+        await self.watches.all[CLASSES][0].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by reason=%s", reason)
             await self.installation.wait_until(ours=True)
@@ -237,7 +239,9 @@ class Process:
             start_supervised("reports on policies", self.statuses.run, ending)
             start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             if QUOTAS in self.watches.all:
-                self.quotas = self._plain_pod_quotas()
+                stored, namespaces = self.watches.stores[QUOTAS], self.stores.namespaces
+                plain = self.ledger.plain_gpus
+                self.quotas = PlainPodQuotas(self.session, stored, namespaces, self.settings, plain=plain)
                 start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.controller = controller
             await controller.run()
@@ -266,19 +270,9 @@ class Process:
             jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
             await networks.renew(self.session, network, jobs)
 
-    def _plain_pod_quotas(self) -> PlainPodQuotas:
-        """Limits plain pods to the guarantees (98)."""
-        return PlainPodQuotas(
-            self.session,
-            self.watches.all[QUOTAS].store,
-            self.stores.namespaces,
-            self.settings,
-            plain=self.ledger.plain_gpus,
-        )
-
     async def _keep_quotas(self, quotas: PlainPodQuotas) -> None:
-        """Keep the quotas, once the existing ones are known. Jobs do not wait for that."""
-        await self.watches.all[QUOTAS].catch_up()
+        """Limit plain pods to the guarantees (98), once the existing quotas are known. Jobs do not wait for that."""
+        await asyncio.gather(*(watch.catch_up() for watch in self.watches.all[QUOTAS]))
         await quotas.run()
 
     def _on_decisions(self, decisions: PassDecisions) -> None:

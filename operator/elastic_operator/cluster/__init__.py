@@ -12,7 +12,7 @@ Requests:
     events          events on jobs
 What the API server has:
     stores, store   the known objects of each kind
-    reflector, namespaced, lists, wire      lists and watches keep a store equal to the API server
+    reflector, lists, wire      lists and watches keep a store equal to the API server
     objects, pod, meta, interned    the fields of objects that are read; equal parts are kept once
     pruned_fields   fields of statuses that the API server drops
 Which process leads:

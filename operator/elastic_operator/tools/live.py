@@ -59,9 +59,9 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
-    for kind, watch in sorted(process.watches.all.items(), key=lambda item: item[0] != "jobs"):
+    for kind, watches in sorted(process.watches.all.items(), key=lambda item: item[0] != "jobs"):
         try:
-            for path in watch.paths:
+            for path in (path for watch in watches for path in watch.paths):
                 await session.get(path, params={"limit": "1"})
         except NotServed:
             if kind == "jobs":
