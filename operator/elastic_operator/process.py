@@ -74,9 +74,7 @@ STUCK_SECONDS = 300.0
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
 BEAT_SECONDS = 5.0
-"""The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
-`LeaseTiming`.
-"""
+"""The pause between two signs of life to the elector; far below `stuck_seconds` of its `LeaseTiming`."""
 
 
 class Process:
@@ -276,7 +274,6 @@ class Process:
         await quotas.run()
 
     def _on_decisions(self, decisions: PassDecisions) -> None:
-        """Pass on the decisions of a pass."""
         self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
@@ -338,8 +335,7 @@ class Process:
 
 
 def identity() -> str:
-    """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
-    (26).
+    """The holder's name in the lease: the pod, whose containers run one after the other, or else this process (26).
 
     So a restarted container has the lease of the container before it at once. That container has certainly ended.
     """

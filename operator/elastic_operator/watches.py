@@ -25,9 +25,7 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 POLICIES = COLLECTION
-"""The GPUQuotaPolicy definition may be missing, if the operator is upgraded first; jobs then run without
-quotas (39).
-"""
+"""The GPUQuotaPolicy definition may be missing if the operator is upgraded first; jobs then run without quotas (39)."""
 SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass", "deviceclasses": "deviceclass"}
 """The name of one object, for kinds where that is not the kind without its last letter."""
 QUOTAS = "resourcequotas"
@@ -42,16 +40,13 @@ Watch: TypeAlias = Reflector[Any] | JobInformer
 
 @dataclass(slots=True)
 class Watches:
-    """The watches by kind; `informer` is that of jobs. The watches of one kind, one for each namespace that is served,
-    have one store.
-    """
+    """The watches by kind; several of one kind, each of one namespace, share a store. `informer` is that of jobs."""
 
     all: dict[str, Sequence[Watch]]
     informer: JobInformer
 
     @property
     def stores(self) -> dict[str, Store[Any]]:
-        """The store of each kind."""
         return {kind: watches[0].store for kind, watches in self.all.items()}
 
     async def catch_up(self, since: float | None = None, handed_over: Mapping[str, int] | None = None) -> None:
@@ -116,10 +111,7 @@ def watch_all(
     is_gone = informer.is_gone = partial(_is_gone, namespaces, informer)
 
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Sequence[Reflector[T]]:
-        """The watches of a kind that may be read only in served namespaces, and of which only our own objects matter.
-
-        A role may read the kind in these namespaces only: a list of the whole cluster would be refused.
-        """
+        """The watches of a kind that the role may read in served namespaces only. Only our own objects matter."""
         store = Store[T]()
         return [
             Reflector(session, path, type_, namespace=namespace, store=store, params=ours, is_gone=is_gone)
@@ -163,5 +155,4 @@ def _is_gone(namespaces: Reflector[objects.Namespace], informer: JobInformer, na
 
 def stores_of(watches: Watches) -> Stores:
     stores = {kind: store for kind, store in watches.stores.items() if kind != QUOTAS}
-    renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
-    return Stores(**renamed, **stores)
+    return Stores(**{kind.replace("classes", "_classes"): store for kind, store in stores.items()})

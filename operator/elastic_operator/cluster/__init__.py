@@ -1,5 +1,4 @@
-"""The code that talks to Kubernetes: stores, conditional writes, the lease. Only kopf has a session of its own
-(`kopf_host`).
+"""The code that talks to Kubernetes. Only kopf has a session of its own (`kopf_host`).
 
 Requests:
     session         one HTTP session; fences the writes

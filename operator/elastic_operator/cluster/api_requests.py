@@ -37,9 +37,7 @@ T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Create a Secret unless one with its name exists. The operator has no right to read the existing one. Raises
-    ClusterError.
-    """
+    """Create a Secret unless one with its name exists, which the operator has no right to read. Raises ClusterError."""
     with suppress(AlreadyExists):
         await post(session, "secrets", manifest)
 
@@ -101,8 +99,7 @@ async def post(
 ) -> dict[str, Any]:
     """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
 
-    The admission of quotas answers with a conflict if it could not write the quota, because many objects are created
-    at once.
+    The admission of quotas answers with a conflict if many objects are created at once: it could not write the quota.
     """
     try:
         return await session.post(_collection(manifest, plural), manifest, params=params)
@@ -121,9 +118,7 @@ async def delete(session: Session, path: str, options: Mapping[str, Any]) -> dic
 
 
 async def _delete_precisely(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Delete the object if it meets the preconditions in `options`. Raises Conflict if it does not, NotFound,
-    ClusterError.
-    """
+    """Delete the object if it meets the preconditions in `options`. Raises Conflict if not, NotFound, ClusterError."""
     try:
         return await session.delete(path, options)
     except Conflict as error:
@@ -190,11 +185,7 @@ async def patch_job_status(
     urgency: Urgency = Urgency.CHANGE,
 ) -> dict[str, Any] | None:
     """Turn the status `stored_status`, which the job had at that resourceVersion, into `new`; None if they are equal.
-
-    Raises:
-        Conflict: the job changed since.
-        NotFound: the object is deleted.
-        ClusterError: anything else.
+    Raises Conflict, NotFound, ClusterError.
     """
     changes = merge_diff(stored_status, new)
     if not changes:
@@ -228,11 +219,8 @@ async def delete_job(
 ) -> dict[str, Any] | None:
     """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
 
-    Returns the job if it stays until its finalizers are removed; None if it is removed.
-
-    Raises:
-        Conflict: the job has another version, or another job has its name now.
-        ClusterError: anything else.
+    Returns the job if it stays until its finalizers are removed; None if it is removed. Raises Conflict if the job has
+    another version, or another job has its name now; ClusterError.
     """
     options = {**delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:

@@ -93,8 +93,7 @@ class EventRecorder:
         self._session = session
         self._instance = instance
         self._queue: asyncio.Queue[tuple[tuple[str, Event], int]] = asyncio.Queue()
-        """The keys of events, and how often each was tried. An event that has waited for its next try is queued
-        whatever the length.
+        """The keys of events, and how often each was tried. An event that is tried again is queued whatever the length.
         """
         self._waiting = 0
         """The number of events that wait for another try."""

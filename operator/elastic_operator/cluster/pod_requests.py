@@ -17,9 +17,7 @@ from elastic_worker.contract import LABEL_INCARNATION
 
 _STRICT = {"fieldValidation": "Strict"}
 _LOG_BYTES = 1 << 18
-"""The API server cuts a long log at its end, which is the part that we need. So we ask for more, and cut the log here
-at the front.
-"""
+"""The API server cuts a long log at its end, which we need. So we ask for more, and cut it here at the front."""
 LONG_LOG_BYTES = 1 << 21
 """The most bytes of a log from a point in time on. A longer log is not used, because the missing part might matter."""
 
@@ -83,8 +81,7 @@ def _changed_incarnation(answer: Mapping[str, Any], manifest: Mapping[str, Any])
 async def delete_pod(
     session: Session, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
 ) -> Pod | None:
-    """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides the pod's own, 0 deletes
-    by force.
+    """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides its own; 0: by force.
 
     The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
     deletion was a moment faster, the answer is a status, or a pod without a version.
@@ -101,12 +98,8 @@ async def delete_pod(
 async def annotate_pod(
     session: Session, namespace: str, name: str, *, uid: str, resource_version: str, annotations: Mapping[str, str]
 ) -> Pod:
-    """Set these annotations of exactly that pod, if it still has that resourceVersion.
-
-    Raises:
-        Conflict: the pod has changed, or another pod has its name now.
-        NotFound: the pod is deleted.
-        ClusterError: anything else.
+    """Set these annotations of exactly that pod, if it still has that resourceVersion. Raises Conflict if the pod has
+    changed, or another pod has its name now; NotFound, ClusterError.
     """
     body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
     return decode(await session.patch(_pod(namespace, name), body), Pod)
@@ -124,9 +117,7 @@ async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
 
 
 async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str], *, urgency: Urgency) -> Pod:
-    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition. Raises like
-    `annotate_pod`.
-    """
+    """Nominate exactly that pod for the node ("": for none), and set the condition. Raises like `annotate_pod`."""
     meta = pod.metadata
     body = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},

@@ -11,7 +11,6 @@ from elastic_operator.metrics.stats import PREFIX, PolicyStats, WatchStats, fami
 
 
 def policy_families(policies: Sequence[PolicyStats]) -> Iterator[Metric]:
-    """The GPUs of policies, and their problems."""
     about = (
         "GPUs of a quota policy, as in its status: guaranteed, used, borrowed (used beyond the guarantee), lent (used"
         " by others), pending (its jobs wait for them), fair_share, and limit, if it has one."

@@ -34,9 +34,7 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
 
 
 async def take_snapshot(connection: Connection, settings: Settings) -> ClusterSnapshot:
-    """The snapshot from which a new leader with these settings would decide now. Raises InputError if something cannot
-    be read.
-    """
+    """The snapshot from which a new leader with these settings would decide now. Raises InputError."""
     async with Session(connection) as session:
         process = Process(settings, session, Metrics(), job_informer(settings, connection, session))
         try:

@@ -56,9 +56,7 @@ Gpus = Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=0, le=MAX_G
 
 
 class ShareInput(ApiModel):
-    """A policy that wants GPUs, with the fields of a `Claimant`. `limit` is the most that it may have in all, null for
-    no limit.
-    """
+    """A policy that wants GPUs, with the fields of a `Claimant`. `limit` is the most in all, null for no limit."""
 
     name: str = Field(strict=True, min_length=1)
     requested: Gpus

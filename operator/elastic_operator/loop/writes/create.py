@@ -39,13 +39,9 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 MAX_PODS_AT_ONCE = MAX_WRITES
-"""The most pods created at once: the most writes in flight (28), because a manifest that only waits for its turn takes
-up to 1 MB.
-"""
+"""The most pods created at once, as many as writes in flight (28): a manifest that waits takes up to 1 MB."""
 MAX_SERVICES_AT_ONCE = 8
-"""The most Services created at once (28). The API server creates them one by one, and more would only run into their
-time limit.
-"""
+"""The most Services created at once (28). The API server creates them one by one; more would run into their limit."""
 TOKEN_BYTES = 32
 
 

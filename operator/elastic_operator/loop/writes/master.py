@@ -1,6 +1,4 @@
-"""Writes the address of a job's master into the EndpointSlice of the job's Service, and the list of participating pods
-into an annotation of the master.
-"""
+"""Writes a master's address into the EndpointSlice of the job, and the participating pods into its annotation."""
 
 from __future__ import annotations
 

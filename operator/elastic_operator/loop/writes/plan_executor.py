@@ -135,8 +135,8 @@ class PlanExecutor:
             self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
 
     async def _delete_job(self, job: Job) -> None:
-        """Delete a job whose time is over. A job that was created for a question stays if somebody edits it meanwhile,
-        or removes the annotation.
+        """Delete a job whose time is over. One that was made for a question stays if it is edited or its annotation
+        removed meanwhile.
         """
         body = self.stores.jobs.get(job.uid)
         if body is None:
