@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.attempts import Attempts
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
@@ -34,7 +35,6 @@ from elastic_operator.read.foreign.reservation import (
 )
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
-from elastic_operator.waits import Attempts
 from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0

@@ -10,13 +10,13 @@ from math import inf
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
 from elastic_api.what_if import ONCE, ONCE_SECONDS
+from elastic_operator.attempts import lasts
 from elastic_operator.plan.facts.decisions import DeletePod, Grant, Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed
 from elastic_operator.plan.job.remaining_pods import clean_pod_policy, is_deleted_at_the_end
-from elastic_operator.waits import lasts
 
 FINISH_SECONDS = 60.0
 """The time that the workers have to end on their own after the master has succeeded."""

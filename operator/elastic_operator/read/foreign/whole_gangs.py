@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.attempts import NEVER_FAILED, Attempts
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.waits import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
