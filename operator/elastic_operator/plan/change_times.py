@@ -41,7 +41,6 @@ def _change_times(job: JobDemand, team: Team, inputs: AllocationInputs) -> Itera
         yield job.failed.until
     yield job.next_growth(inputs.now)
     yield job.may_preempt_at
-    yield job.yields_until
     if job.node_request is not None:
         yield job.node_request.begins_at
     if job.lacks_minimum:
