@@ -20,7 +20,7 @@ from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.waits import YIELD_SECONDS
@@ -237,7 +237,7 @@ def test_a_large_gang_does_not_hide_that_the_job_has_to_be_corrected():
     inputs = ended_for(LARGE)
     meanwhile = left(inputs, allocate(inputs))
     [*_, last] = (job for job in meanwhile.jobs if not job.members)
-    refused = replace(last, preemption_bar=PreemptionBar.PODS_REFUSED)
+    refused = replace(last, bar=Bar(PreemptionBar.PODS_REFUSED))
     later = allocate(replace(meanwhile, jobs=tuple(refused if job is last else job for job in meanwhile.jobs)))
     assert PreemptionBar.PODS_REFUSED in later[last.uid].message
 

@@ -10,7 +10,7 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -167,12 +167,6 @@ class Entry:
         """The next larger size that the job may reach; None if there is none."""
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
-
-    def preemption_bar(self, now: float) -> PreemptionBar | None:
-        """Why no pods of others may be preempted for the entry; None if they may (139)."""
-        if self.demand.preemption_bar is None and now < self.demand.may_preempt_at:
-            return PreemptionBar.NOT_PLACED
-        return self.demand.preemption_bar
 
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""

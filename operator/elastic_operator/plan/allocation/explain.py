@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, PreemptionBar
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand
 from elastic_operator.plan.facts.node import CORDONED
 from elastic_operator.plan.facts.text import Reason, gpus, joined, listed, pods, sentence
 from elastic_operator.plan.facts.times import status_time
@@ -124,9 +124,8 @@ class Explainer:
         bar = self._state.preemption_bar(entry)
         if bar is None:
             return ""
-        until = entry.demand.may_preempt_at
-        is_known = bar is PreemptionBar.NOT_PLACED and self._state.now < until < inf
-        when = f"before {_time(until)}" if is_known else "for now"
+        until = entry.demand.bar.until
+        when = f"before {_time(until)}" if self._state.now < until < inf else "for now"
         action = "Correct the job, or wait." if bar.is_lifted_by_edit else "Wait."
         return f"The operator evicts no pods for this job {when}, because {bar}. {action}"
 

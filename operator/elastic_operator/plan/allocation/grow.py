@@ -54,7 +54,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
         return False
     if refused is None and _grow_freely(state, entry, size):
         return True
-    return entry.preemption_bar(state.now) is None and _grow_by_preemption(state, entry, size)
+    return state.now >= entry.demand.bar.until and _grow_by_preemption(state, entry, size)
 
 
 def may_borrow_again(entry: Entry, right: Entitlement) -> bool:

@@ -285,14 +285,15 @@ class AllocationState:
         A job that has lost all its pods to another team waits until the large gangs of its flavor have their nodes, for
         a minute at most (217).
         """
-        own = entry.preemption_bar(self.now)
-        if own is None and (
-            entry.demand.shape.flavor in self.this_pass.flavors_of_large_gangs
+        demand = entry.demand
+        if self.now < demand.bar.until:
+            return demand.bar.why
+        yields = (
+            demand.shape.flavor in self.this_pass.flavors_of_large_gangs
             and not (entry.size or entry.is_foreign_pod)
-            and (self.now < entry.demand.yields_until or any(preemptor.gang for preemptor in entry.preemptors))
-        ):
-            return PreemptionBar.GANG_FIRST
-        return own
+            and (self.now < demand.yields_until or any(preemptor.gang for preemptor in entry.preemptors))
+        )
+        return PreemptionBar.GANG_FIRST if yields else None
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""

@@ -8,7 +8,7 @@ from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ChangeReason, ConditionType, JobStatus, Retry, RetryCause
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_operator.plan.facts.demand import Bar, FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
@@ -44,7 +44,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         resize_cost=resize_cost(spec, status) if running else 0.0,
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
-        may_preempt_at=may_preempt_at(failed),
+        bar=Bar(PreemptionBar.NOT_PLACED, may_preempt_at(failed)),
         yields_until=_yields_until(status),
         wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
