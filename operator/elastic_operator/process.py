@@ -286,7 +286,7 @@ class Process:
         """Pass on the decisions of a pass."""
         self.watches.informer.decided()
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions)
+            self.statuses.pass_ended()
         if self.quotas is not None:
             self.quotas.pass_ended(decisions)
 
