@@ -102,11 +102,6 @@ class Entry:
         """
         return self.foreign_pod.promised_node if self.foreign_pod else ""
 
-    def scheduler_may_preempt(self, other: Entry) -> bool:
-        """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
-        preempts = self.foreign_pod is not None and self.foreign_pod.preempts
-        return preempts and self.demand.priority > other.demand.shape.lowest_priority
-
     @property
     def size(self) -> int:
         """The number of pods that the entry keeps and gets."""

@@ -75,7 +75,9 @@ class Explainer:
             return waiting, inf
         if entry.size >= entry.demand.sizes[-1]:
             return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), inf
-        if refused := why_excluded(entry, _wanted_gpus(entry)):
+        larger = next(n for n in entry.demand.sizes if n > entry.size)
+        wanted = f"{_head(entry)} {pods(larger)} use {gpus(entry.demand.gpus_of_size(larger))}"
+        if refused := why_excluded(entry, larger, wanted):
             return refused, inf
         size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
@@ -253,7 +255,9 @@ def _nodes(need: _Need) -> Reason:
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
         return Reason(SizeReason.INSUFFICIENT_NODES, text)
     closed = listed([f"{node.name} is {node.why_closed}" for node in supply.closed], _SHOWN)
-    action = f"{_reopen(supply)}add a node, or wait"
+    cordoned = sum(node.why_closed == CORDONED for node in supply.closed)
+    reopen = f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
+    action = f"{reopen}add a node, or wait"
     text = f"{_wanted(need)}; {_usable(need)}{f' ({closed})' if closed else ''}. {action[0].upper()}{action[1:]}."
     return Reason(SizeReason.INSUFFICIENT_NODES, text)
 
@@ -261,11 +265,6 @@ def _nodes(need: _Need) -> Reason:
 def _too_large(supply: Supply) -> list[str]:
     """The resources of which one pod needs more than any usable node has, even when empty."""
     return [name for name, n in supply.requirements.needs if supply.requirements.nodes and supply.largest[name] < n]
-
-
-def _reopen(supply: Supply) -> str:
-    cordoned = sum(node.why_closed == CORDONED for node in supply.closed)
-    return f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -282,11 +281,6 @@ def _head(entry: Entry) -> str:
         else ""
     )
     return f"The job gets {entry.size} of {pods(entry.demand.sizes[-1])}{least}."
-
-
-def _wanted_gpus(entry: Entry) -> str:
-    size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} use {gpus(entry.demand.gpus_of_size(size))}"
 
 
 def _wanted(need: _Need) -> str:
