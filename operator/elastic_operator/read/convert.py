@@ -14,26 +14,17 @@ from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, SelectorTerm, Waiting
 from elastic_operator.plan.facts import node as model
 from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
+from elastic_operator.plan.facts.pod_shape import host_ports
 from elastic_operator.plan.facts.requirements import Load
 from elastic_worker import contract
 from elastic_worker.last_lines import parted
 
-_CLUSTER_REASONS = frozenset(
-    {
-        "NodeAffinity",
-        "NodeLost",
-        "NodePorts",
-        "NodeShutdown",
-        "Preempting",
-        "Shutdown",
-        "Terminated",
-        "TopologyAffinityError",
-        "UnexpectedAdmissionError",
-    }
+_REFUSALS = frozenset(
+    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""The values of status.reason of pods that the kubelet ended or refused, and that did not end by themselves; `OutOf...`
-is such a value, too.
-"""
+"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
+_CLUSTER_REASONS = _REFUSALS | {"NodeLost", "Preempting", "Shutdown", "Terminated"}
+"""The same, and the values of pods that the kubelet ended, and that did not end by themselves."""
 
 EVICTED = "Evicted"
 _NOT_ADMITTED = "The node had condition"
@@ -44,11 +35,6 @@ storage.
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which somebody declares that a node is off, and that its pods may be deleted (86)."""
-
-_REFUSALS = frozenset(
-    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
-)
-"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
@@ -115,14 +101,8 @@ def requests_of(pod: Pod) -> dict[str, int]:
 
 
 def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
-    """The node's ports that the pod's containers use, sidecars included."""
-    sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
-    return frozenset(
-        model.host_port(port.host_ip, port.protocol, port.host_port)
-        for container in (*pod.spec.containers, *sidecars)
-        for port in container.ports or ()
-        if port.host_port
-    )
+    """The node's ports that the pod uses, by the same rule as for templates."""
+    return frozenset(host_ports(msgspec.to_builtins(pod.spec)))
 
 
 def node_of(pod: Pod) -> str | None:

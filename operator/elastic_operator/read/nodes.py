@@ -34,14 +34,6 @@ class NodeAvailability(NamedTuple):
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
-class _Refresh(NamedTuple):
-    """The result of a refresh: the revision of the nodes, and those that were not Ready; None before the first one."""
-
-    revision: object = None
-    availability: NodeAvailability = NodeAvailability()
-    unready: Unready | None = None
-
-
 class Nodes:
     """The nodes at the last refresh. A node is read again only when a part of it changes.
 
@@ -58,17 +50,16 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._last = _Refresh()
-        self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
-        self._known: KeyedCache[tuple[object, ...], Node] = KeyedCache()
-        self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
-
-    @property
-    def availability(self) -> NodeAvailability:
+        self.availability = NodeAvailability()
         """The names of the nodes at the last refresh, and the closed ones among them. A quarantined node does not count
         as closed here: the scheduler decides about pods that wait for it.
         """
-        return self._last.availability
+        self._last_revision: object = None
+        self._last_unready: Unready | None = None
+        """The nodes that were not Ready at the last refresh; None before the first one."""
+        self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
+        self._known: KeyedCache[tuple[object, ...], Node] = KeyedCache()
+        self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
 
     def refresh(self, now: float) -> Unready:
         """Read which nodes take new pods, and which are not Ready; returns the latter.
@@ -76,12 +67,13 @@ class Nodes:
         The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
         Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        last, revision = self._last, self._revision()
-        has_news = revision != last.revision
-        availability = self._find_availability() if has_news else last.availability
-        unready = self._find_unready() if has_news or last.unready != {} else {}
-        self.outages.refresh(last.unready, unready, now)
-        self._last = _Refresh(revision, availability, unready)
+        before, revision = self._last_unready, self._revision()
+        has_news = revision != self._last_revision
+        availability = self._find_availability() if has_news else self.availability
+        unready = self._find_unready() if has_news or before != {} else {}
+        self.outages.refresh(before, unready, now)
+        # All at once: if a part has raised an error, the next refresh does everything again.
+        self._last_revision, self.availability, self._last_unready = revision, availability, unready
         return unready
 
     def _find_availability(self) -> NodeAvailability:
@@ -100,7 +92,7 @@ class Nodes:
 
     def unready_of(self, pods: tuple[OwnPod, ...]) -> Unready:
         """The nodes of these pods that were not Ready at the last refresh."""
-        unready = self._last.unready
+        unready = self._last_unready
         found = {pod.node: unready.get(pod.node) for pod in pods if pod.node} if unready else {}
         return {name: node for name, node in found.items() if node is not None}
 
@@ -195,7 +187,7 @@ class Nodes:
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}
-        previous = self._last.unready or {}
+        previous = self._last_unready or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_unready, node, unready))
             if noted is None and name in previous:

@@ -53,14 +53,15 @@ class AllocationState:
 
     def renewed(self, inputs: AllocationInputs) -> AllocationState:
         """The state for other inputs: this state brought up to date, or a new one if teams or nodes have changed."""
-        if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
+        before, after = ((it.settings, it.teams, it.reclaim_stopped) for it in (self.inputs, inputs))
+        if before != after or not self.board.has_same_nodes(inputs.nodes):
             self.journal.forget()
             return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
         self.inputs = inputs
-        for number, before, after in self.board.renew(inputs.nodes):
-            self.accounts.renew_node(number, before, after)
+        for number, old, new in self.board.renew(inputs.nodes):
+            self.accounts.renew_node(number, old, new)
         self._start(inputs)
         return self
 
@@ -346,9 +347,3 @@ class AllocationState:
             self.placed[placement.node_number].remove((entry, placement))
         self.add_usage(entry, sign * entry.requirements(placement.role).gpus, not_yet_held=not entry.promised_node)
         self._note_change(entry)
-
-
-def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
-    """Whether settings, teams and the reclaim switch are the same."""
-    one, other = ((it.settings, it.teams, it.reclaim_stopped) for it in (before, after))
-    return one == other

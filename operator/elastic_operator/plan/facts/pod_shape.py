@@ -62,7 +62,7 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
         node_selector=dict(pod.get("nodeSelector") or {}),
         affinity=tuple(required.get("nodeSelectorTerms") or ()),
         tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
-        host_ports=frozenset(_host_ports(pod)) or EMPTY_SET,
+        host_ports=frozenset(host_ports(pod)) or EMPTY_SET,
         pinnable=not because,
         unpinned_because=because,
     )
@@ -77,7 +77,7 @@ def _toleration(toleration: Mapping[str, Any]) -> Toleration:
     )
 
 
-def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
+def host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
     """The node's ports that containers and sidecars use. With hostNetwork, every container port is one."""
     sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:
@@ -103,18 +103,14 @@ def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
     if pod.get("resourceClaims"):
         yield "it has resourceClaims"
     for volume in pod.get("volumes") or []:
-        yield from _unknowable_volume(volume, volumes)
-
-
-def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
-    if _nested(volume, "ephemeral").get("volumeClaimTemplate"):
-        yield f"its volume {volume.get('name', '')} is claimed per pod"
-    claim = _nested(volume, "persistentVolumeClaim").get("claimName")
-    fact = volumes.get(claim, "unbound") if claim else "bound"
-    if fact == "unbound":
-        yield f"PersistentVolumeClaim {claim} is not bound"
-    if fact == "zonal":
-        yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
+        if _nested(volume, "ephemeral").get("volumeClaimTemplate"):
+            yield f"its volume {volume.get('name', '')} is claimed per pod"
+        claim = _nested(volume, "persistentVolumeClaim").get("claimName")
+        fact = volumes.get(claim, "unbound") if claim else "bound"
+        if fact == "unbound":
+            yield f"PersistentVolumeClaim {claim} is not bound"
+        if fact == "zonal":
+            yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
 
 
 def _nested(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from math import inf
 
@@ -23,6 +23,9 @@ from elastic_worker.contract import ROLE_WORKER
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The demand of a job whose spec could be read."""
     job, status, spec = obs.job, obs.status, obs.spec
+    if obs.avoided:
+        master, worker = (excluding_nodes(one, obs.avoided) for one in (shape.master, shape.worker))
+        shape = replace(shape, master=master, worker=worker)
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.members)),)
     running = obs.wants_pods and status.target_replicas > 0
     failed = status.failed_size
@@ -35,7 +38,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         priority=job.context.priority,
         created=job.created,
         sizes=sizes,
-        shape=_excluding_nodes(shape, obs.avoided),
+        shape=shape,
         members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
         is_admitted=running,
@@ -90,13 +93,6 @@ def _yields_until(status: JobStatus) -> float:
     """Until when the job lets large gangs have their nodes first, because it has lost all its pods to another team."""
     last = whole_preemption(status)
     return seconds(last.time) + YIELD_SECONDS if last and last.reason == ChangeReason.QUOTA_RECLAIMED else -inf
-
-
-def _excluding_nodes(shape: JobShape, nodes: Collection[str]) -> JobShape:
-    """The shape without these nodes; the same object if there are none."""
-    if not nodes:
-        return shape
-    return replace(shape, master=excluding_nodes(shape.master, nodes), worker=excluding_nodes(shape.worker, nodes))
 
 
 def _failed_size(failed: Retry | None, shape: JobShape) -> FailedSize | None:

@@ -124,11 +124,7 @@ class ForeignPods:
 
     def _note_bound(self, before: Mapping[str, WaitingPod], uids: Set[str], now: float) -> None:
         """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
-
-        Args:
-            before: The waiting pods of the last refresh, by uid.
-            uids: The pods that still wait.
-            now: Epoch seconds.
+        `before` are the pods that waited then, `uids` those that still wait.
         """
         for uid in before.keys() - uids:
             waiting, node = before[uid], self._ledger.bound_to(uid)
