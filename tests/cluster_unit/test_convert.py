@@ -323,7 +323,7 @@ def test_a_node_is_told_in_the_planner_s_units():
     known = convert.node_facts(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
-    assert (known.ready, known.usable) == (True, False)
+    assert (known.ready, known.unschedulable) == (True, True)
 
 
 @pytest.mark.parametrize("state", ["False", "Unknown"])

@@ -69,7 +69,11 @@ class Entry:
     victims: tuple[Victim, ...] = ()
     """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
-    """The foreign pod; None for a job."""
+    """The foreign pod; None for a job. The next four fields are the pod's."""
+    gang: str = ""
+    may_be_split: bool = False
+    reserved_node: str = ""
+    promised_node: str = ""
     assignment: Assignment | None = None
     """The assignment is computed when it is first read after a pass. Each change of the entry, and each undone change,
     makes it void.
@@ -79,28 +83,6 @@ class Entry:
     def is_foreign_pod(self) -> bool:
         """Whether the entry is a foreign pod: kube-scheduler binds it to idle GPUs whatever a quota says."""
         return self.foreign_pod is not None
-
-    @property
-    def gang(self) -> str:
-        """The gang of the foreign pod; "" for a job and for a pod that is on its own."""
-        return self.foreign_pod.gang if self.foreign_pod else ""
-
-    @property
-    def may_be_split(self) -> bool:
-        """Whether the foreign pod is of a gang that may get a part of its places."""
-        return self.foreign_pod is not None and self.foreign_pod.may_be_split
-
-    @property
-    def reserved_node(self) -> str:
-        """The node that the operator has nominated the foreign pod for; "" for none."""
-        return self.foreign_pod.reserved if self.foreign_pod else ""
-
-    @property
-    def promised_node(self) -> str:
-        """The node that is reserved for the foreign pod, by the nomination of the operator or of another program; ""
-        for none.
-        """
-        return self.foreign_pod.promised_node if self.foreign_pod else ""
 
     @property
     def size(self) -> int:

@@ -84,7 +84,10 @@ class Queues:
         rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
         order = _order(job, in_turns=rules.quantum_seconds is not None)
-        entry = Entry(job, order, team, job.sizes, master, worker, foreign_pod=foreign_pod)
+        entry = Entry(job, order, team, job.sizes, master, worker)
+        if foreign_pod is not None:
+            entry.foreign_pod, entry.gang, entry.may_be_split = foreign_pod, foreign_pod.gang, foreign_pod.may_be_split
+            entry.reserved_node, entry.promised_node = foreign_pod.reserved, foreign_pod.promised_node
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
