@@ -150,10 +150,6 @@ class Entry:
         failed = self.demand.failed
         return failed is not None and failed.delays(size, now)
 
-    def is_delayed_size(self, size: int, now: float) -> bool:
-        """Whether that size is growth that the job must still wait for."""
-        return now < self.demand.grow_at(size)
-
     def next_step(self, now: float) -> int | None:
         """The next larger size that the job may have now. If growth costs work, a job waits less long for a larger
         step, so smaller steps may be skipped (148).

@@ -107,7 +107,7 @@ class Explainer:
         if failed is not None and failed.delays(size, self._state.now):
             return Reason(SizeReason.SCALE_UP_FAILED, joined(_head(entry), *_why_failed(failed))), failed.until
         need = self._need(entry, size)
-        if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
+        if entry.admitted and self._state.now < demand.grow_at(size) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at is not None else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)

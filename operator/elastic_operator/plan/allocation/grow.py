@@ -35,7 +35,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
     if (
         size is None
         or entry.is_failed_size(size, state.now)
-        or entry.is_delayed_size(size, state.now)
+        or state.now < entry.demand.grow_at(size)
         or entry.demand.provisioning_pods
     ):
         return False

@@ -84,7 +84,13 @@ class NodeBoard:
         return requirements
 
     def _find_requirements(self, shape: PodShape) -> PodRequirements:
-        nodes, node_set = self._suitable_nodes(shape)
+        anywhere = PodShape(
+            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
+        )
+        if anywhere not in self._suitable:
+            suitable = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
+            self._suitable[anywhere] = suitable, frozenset(suitable)
+        nodes, node_set = self._suitable[anywhere]
         needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
         scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
         if not shape.avoided_nodes:
@@ -92,15 +98,6 @@ class NodeBoard:
         avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
         rest = AllBut(nodes, node_set, avoided)
         return PodRequirements(shape, needs, scarce, rest, rest)
-
-    def _suitable_nodes(self, shape: PodShape) -> tuple[tuple[int, ...], frozenset[int]]:
-        anywhere = PodShape(
-            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
-        )
-        if anywhere not in self._suitable:
-            nodes = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
-            self._suitable[anywhere] = nodes, frozenset(nodes)
-        return self._suitable[anywhere]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
         """The free room on the node once all leaving pods have left."""

@@ -38,7 +38,7 @@ def scale_up_order(entry: Entry) -> ScaleUpOrder:
 def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes (`equivalence`)."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = demand.may_grow_at > now or now < demand.bar.until < inf or entry.is_delayed_size(next_size, now)
+    waits = demand.may_grow_at > now or now < demand.bar.until < inf or now < demand.grow_at(next_size)
     has_failed = demand.failed is not None and demand.failed.until > now
     if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_api.status import ChangeReason, ConditionType, JobStatus, Retry, RetryCause
+from elastic_api.status import ChangeReason, ConditionType, Retry, RetryCause
 from elastic_operator.plan.facts.demand import Bar, FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.requirements import JobShape
@@ -28,7 +28,8 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         shape = replace(shape, master=master, worker=worker)
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.members)),)
     running = obs.wants_pods and status.target_replicas > 0
-    failed = status.failed_size
+    failed, lost = status.failed_size, whole_preemption(status)
+    reclaimed = lost if lost and lost.reason == ChangeReason.QUOTA_RECLAIMED else None
     resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
     demand = JobDemand(
@@ -48,7 +49,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
         bar=Bar(PreemptionBar.NOT_PLACED, may_preempt_at(failed)),
-        yields_until=_yields_until(status),
+        yields_until=seconds(reclaimed.time) + YIELD_SECONDS if reclaimed else -inf,
         wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
@@ -87,12 +88,6 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     known = [obs.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in known if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
-
-
-def _yields_until(status: JobStatus) -> float:
-    """Until when the job lets large gangs have their nodes first, because it has lost all its pods to another team."""
-    last = whole_preemption(status)
-    return seconds(last.time) + YIELD_SECONDS if last and last.reason == ChangeReason.QUOTA_RECLAIMED else -inf
 
 
 def _failed_size(failed: Retry | None, shape: JobShape) -> FailedSize | None:

@@ -38,13 +38,11 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     due = {p.uid: ended if at_once and p.uid not in ending else ended + FINISH_SECONDS for p in to_delete}
     why = f"the job has ended ({policy})"
     deletes = (*(DeletePod(p, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
-    wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
-    if ttl is not None:
-        wakes.append(ended + ttl)
+    expiry = inf if ttl is None else ended + ttl
     plan = make_plan(replace(obs, members=()), None, deletes, None, now)
-    expired = ttl is not None and now >= ended + ttl
-    return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=inf))
+    requeue_at = min((time for time in (*due.values(), expiry) if time > now), default=inf)
+    return replace(plan, delete_job=now >= expiry, requeue_at=requeue_at)
 
 
 def without_pods(obs: Observation, now: float) -> Plan:

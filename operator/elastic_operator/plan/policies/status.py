@@ -33,7 +33,6 @@ class PolicyUsage:
         self._of: dict[str, list[Account]] = {}
         self._lent: dict[Account, int] = {}
         self._guaranteed: dict[str, dict[str, int]] = {}
-        self._guaranteed_in_all: dict[str, int] = {}
         """The guarantees of the teams without a parent, by flavor and name."""
         self._capacity: Mapping[str, int] = accounts.capacity
         self._running: Counter[str] = Counter()
@@ -43,7 +42,6 @@ class PolicyUsage:
                 self._of.setdefault(account.team.name, []).append(account)
             tops = accounts.tops(flavor)
             self._guaranteed[flavor] = {top.team.name: top.guaranteed for top in tops if top.guaranteed}
-            self._guaranteed_in_all[flavor] = sum(self._guaranteed[flavor].values())
             self._lent |= lent_gpus(accounts, flavor, attrgetter("used_with_terminating"))
         self._count_jobs(accounts, jobs)
 
@@ -111,7 +109,7 @@ class PolicyUsage:
         if account.parent is not None or not account.guaranteed:
             return ""
         flavor, guarantees = account.flavor, self._guaranteed[account.flavor]
-        guaranteed, there = self._guaranteed_in_all[flavor], self._capacity[flavor]
+        guaranteed, there = sum(guarantees.values()), self._capacity[flavor]
         if guaranteed <= there:
             return ""
         names = listed(sorted(guarantees))
