@@ -97,11 +97,6 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
     return controller
 
 
-def unreadable(pod: Pod, load: Load) -> CountedPod:
-    claims = controlling_job(pod)
-    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unreadable=True)
-
-
 def quantities_of(pod: Pod) -> Counter[str]:
     """The readable quantities among the pod's requests."""
     asked = Counter({"pods": 1})

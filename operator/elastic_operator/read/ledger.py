@@ -27,7 +27,7 @@ from elastic_operator.plan.facts.node import HostPort, Node, Resources
 from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
-from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unreadable
+from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of
 from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.sums import PodIndex, PodSum
 from elastic_operator.read.terminating_pods import TerminatingPods
@@ -289,7 +289,10 @@ class Ledger:
             is_own = before is not None and before.own is not None and not convert.is_ended(pod)
             if before is not None and is_own and pod.spec.node_name in ("", before.node):
                 return before
-            return unreadable(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
+            load, owner = before.load if before else self._load(quantities_of(pod), EMPTY_SET), controlling_job(pod)
+            return CountedPod(
+                pod, pod.spec.node_name or None, load, owner.uid if owner else None, None, unreadable=True
+            )
 
     def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """Read the pod. Raises any error that its content causes. In most changes the pod's spec is unchanged; then its

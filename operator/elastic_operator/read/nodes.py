@@ -148,18 +148,14 @@ class Nodes:
                 by_node[pod.node] = (*by_node.get(pod.node, ()), pod)
         given_up = {pod.uid for pod in to_delete if pod.deleting_since is None}
         counted_elsewhere = members | given_up if given_up else members
-        stored = self._stored.values()
-        looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
-        nodes = tuple(node for node in looked_at if node is not None)
+        nodes = list[Node]()
+        for stored in self._stored.values():
+            args = stored, counted_elsewhere, by_node.get(stored.metadata.name, ())
+            node = self._attempt(stored, partial(self._with_use, convert.node_facts, *args)) or self._closed(*args)
+            nodes += [node] if node is not None else []
         if len(self._known.items()) > len(nodes):
             self._known.drop_absent({node.name for node in nodes})
-        return nodes
-
-    def _read_node(
-        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[OwnPod, ...]
-    ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, to_delete))
-        return node if node is not None else self._closed(stored, counted_elsewhere, to_delete)
+        return tuple(nodes)
 
     def _closed(self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[OwnPod, ...]) -> Node | None:
         """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""

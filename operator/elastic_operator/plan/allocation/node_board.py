@@ -199,21 +199,20 @@ class NodeBoard:
 
     def remove_member(self, member: Load, node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._change(member, node, True, +1, KnownInfeasible())
+        self._change(member, node, True, -1, KnownInfeasible())
 
-    def add_usage(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node; with `now`, it also uses room that is free already."""
+    def change_usage(self, load: Load, node: int, sign: int, *, now: bool) -> None:
+        """Count a load on the node (+1), or as leaving it (-1). With `now`, it also uses room that is free already, or
+        counts as if it had not been there.
+        """
         change, known = partial(self._change, load, node, now), self._infeasible
-        self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
-
-    def remove_usage(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        change, known = partial(self._change, load, node, now), self._infeasible
-        self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
+        self._journal.do(
+            partial(change, sign, known if sign > 0 else KnownInfeasible()), undo=partial(change, -sign, known)
+        )
 
     def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
-            (room.add if sign < 0 else room.remove)(load.requests, load.host_ports)
+            (room.add if sign > 0 else room.remove)(load.requests, load.host_ports)
         self._reindex(node)
         self._infeasible = infeasible
 

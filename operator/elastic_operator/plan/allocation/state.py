@@ -133,7 +133,7 @@ class AllocationState:
                     partial(self._count_at, entry, member, placement.node_number),
                     undo=partial(self._uncount_at, entry, member, placement.node_number),
                 )
-                self.board.add_usage(member, placement.node_number, now=True)
+                self.board.change_usage(member, placement.node_number, +1, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.node_of[member.uid] = node
@@ -190,10 +190,11 @@ class AllocationState:
         if member.node is None or member.node in self.board.number:
             self.add_usage(entry, sign * member.gpus)
 
-    def _release(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load as leaving."""
-        self.board.remove_usage(load, node, now=now)
-        self.this_pass.node_got_room(node)
+    def _change_usage(self, load: Load, node: int, sign: int, *, now: bool) -> None:
+        """Count a load on the node (+1), or as leaving it (-1)."""
+        self.board.change_usage(load, node, sign, now=now)
+        if sign < 0:
+            self.this_pass.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo an attempt to preempt. Options that the attempt made more expensive are cheaper again."""
@@ -238,7 +239,7 @@ class AllocationState:
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.node_of.get(member.uid)
         if node is not None:
-            (self.board.add_usage if sign > 0 else self._release)(member, node, now=False)
+            self._change_usage(member, node, sign, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
@@ -334,9 +335,7 @@ class AllocationState:
         self, entry: Entry, placement: Placement, placements: tuple[Placement, ...], sign: int
     ) -> None:
         change, requirements = partial(self._place, entry, placement), entry.requirements(placement.role)
-        (self.board.add_usage if sign > 0 else self._release)(
-            requirements.shape, placement.node_number, now=placement.ready
-        )
+        self._change_usage(requirements.shape, placement.node_number, sign, now=placement.ready)
         self.journal.do(partial(change, placements, sign), undo=partial(change, entry.placements, -sign))
 
     def _place(self, entry: Entry, placement: Placement, placements: tuple[Placement, ...], sign: int) -> None:

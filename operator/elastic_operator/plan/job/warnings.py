@@ -54,8 +54,8 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     elif training := obs.nodes_in(NodeState.TRAINING):
         text = (
             f"These nodes are not Ready: {listed(training)}. The job's master still reports that its pods there train,"
-            " so the operator keeps these pods. Check the kubelet of each node, and the network between the node and the"
-            " API server. Delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
+            " so the operator keeps these pods. Check the kubelet of each node, and the network between the node and"
+            " the API server. Delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
         )
         yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", text)
     yield from job.context.warnings.items()

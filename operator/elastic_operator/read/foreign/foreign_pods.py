@@ -178,7 +178,10 @@ class ForeignPods:
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
     def _read_pod(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod:
-        context = self._context(pod)
+        meta, nominated = pod.metadata, pod.status.nominated_node_name
+        there = nominated if nominated and self._nodes.named(nominated) is not None else ""
+        volumes = self._volumes(meta.namespace, claims_of(pod))
+        context = PodContext(there, self._backoffs.backoff(meta.uid), volumes)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         node = self._places.present_node(gang, written.node, written.since)  # the one that is left for it (167)
@@ -190,12 +193,6 @@ class ForeignPods:
         reservation = self._prolonged(reservation, before, now, waits=waits, moved=reservation is not written)
         foreign_pod, until = foreign_pod_of(pod, gang, reservation, context, self._settings, now)
         return WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
-
-    def _context(self, pod: objects.Pod) -> PodContext:
-        meta, nominated = pod.metadata, pod.status.nominated_node_name
-        is_there = bool(nominated) and self._nodes.named(nominated) is not None
-        volumes = self._volumes(meta.namespace, claims_of(pod))
-        return PodContext(nominated if is_there else "", self._backoffs.backoff(meta.uid), volumes)
 
     def _prolonged(
         self, reservation: Reservation, before: WaitingPod | None, now: float, *, waits: bool, moved: bool
