@@ -87,7 +87,8 @@ class Nodes:
                 reasons[name] = known[1].why_closed
             else:
                 self._ledger.mark_refused(name)
-                reasons[name] = self._find_why_closed(node)
+                fact = self._attempt(node, partial(convert.node_facts, node))
+                reasons[name] = fact.why_closed if fact is not None else None  # it is quarantined
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...]) -> Unready:
@@ -124,10 +125,6 @@ class Nodes:
     def _revision(self) -> object:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
         return self._stored.revision, self._quarantine.revision()
-
-    def _find_why_closed(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined."""
-        return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)

@@ -122,7 +122,9 @@ class Queues:
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
         entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants_pods and entry.has_minimum)
-        if _is_handled_first(entry):
+        too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
+        releases = bool(entry.kept) and (too_many or not demand.wants_pods)
+        if entry.promised_node or releases or any(member.node is None for member in entry.kept):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
@@ -152,15 +154,6 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     return tuple(
         n for n in demand.sizes if n <= has or not (demand.shape.flavor_problem or over_per_job_limit(entry, n))
     )
-
-
-def _is_handled_first(entry: Entry) -> bool:
-    """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.promised_node:
-        return True
-    demand = entry.demand
-    too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:

@@ -61,19 +61,13 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
         gpus=count_gpus(requests, gpu_resources),
         node_selector=dict(pod.get("nodeSelector") or {}),
         affinity=tuple(required.get("nodeSelectorTerms") or ()),
-        tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
+        tolerations=tuple(
+            Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
+            for t in pod.get("tolerations") or []
+        ),
         host_ports=frozenset(host_ports(pod)) or EMPTY_SET,
         pinnable=not because,
         unpinned_because=because,
-    )
-
-
-def _toleration(toleration: Mapping[str, Any]) -> Toleration:
-    return Toleration(
-        key=toleration.get("key") or "",
-        operator=toleration.get("operator") or "Equal",
-        value=toleration.get("value") or "",
-        effect=toleration.get("effect") or "",
     )
 
 

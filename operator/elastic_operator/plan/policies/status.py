@@ -43,9 +43,6 @@ class PolicyUsage:
             tops = accounts.tops(flavor)
             self._guaranteed[flavor] = {top.team.name: top.guaranteed for top in tops if top.guaranteed}
             self._lent |= lent_gpus(accounts, flavor, attrgetter("used_with_terminating"))
-        self._count_jobs(accounts, jobs)
-
-    def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
         above = {name: [account.team.name for account in known[0].path] for name, known in self._of.items()}
         for job in jobs:
             team = accounts.teams.name_of(job.namespace)
