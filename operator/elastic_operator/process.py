@@ -276,7 +276,7 @@ class Process:
     def _on_decisions(self, decisions: PassDecisions) -> None:
         self.watches.informer.decided()
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions)
+            self.statuses.pass_ended()
         if self.quotas is not None:
             self.quotas.pass_ended(decisions)
 

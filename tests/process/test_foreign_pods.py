@@ -401,7 +401,7 @@ def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_on
     for at, name in enumerate("abc"):
         world.pod(name, uid=name, owners=(job,))
         seen.append({pod.uid: pod for pod in world.foreign_pods.refresh(NOW + 0.1 * at)})
-    assert not any(pod.gang or pod.demand.preemption_bar is None for pod in seen[1].values())
+    assert not any(pod.gang or pod.demand.bar.until < NOW for pod in seen[1].values())
     assert seen[2].keys() == {"a", "b", "c"}
     assert all(seen[2][uid] is pod for uid, pod in seen[1].items())
 

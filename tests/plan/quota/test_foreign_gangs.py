@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
+from math import inf
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,11 +20,12 @@ from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.waits import YIELD_SECONDS
 from elastic_operator.plan.lookahead import LookaheadAllocator
+from elastic_operator.plan.planner import Planner
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
@@ -158,6 +161,12 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
 
 
 LARGE = MAX_NOMINATIONS_PER_PASS + 1
+NO_LIMITS = SimpleNamespace(
+    stopped=None,
+    is_report_only=False,
+    eviction_limits=lambda _gpus: EvictionLimits(),
+    seconds_until_capacity=lambda _allocation: inf,
+)
 
 
 def ended_for(pods):
@@ -239,7 +248,7 @@ def test_a_large_gang_does_not_hide_that_the_job_has_to_be_corrected():
     inputs = ended_for(LARGE)
     meanwhile = left(inputs, allocate(inputs))
     [*_, last] = (job for job in meanwhile.jobs if not job.members)
-    refused = replace(last, preemption_bar=PreemptionBar.PODS_REFUSED)
+    refused = replace(last, bar=Bar(PreemptionBar.PODS_REFUSED))
     later = allocate(replace(meanwhile, jobs=tuple(refused if job is last else job for job in meanwhile.jobs)))
     assert PreemptionBar.PODS_REFUSED in later[last.uid].message
 
@@ -438,3 +447,14 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     fill_back(state)
     assert len(state.victims.evictions.evicted) == 16
     assert state.journal.moves == moves
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["a gang waits for its nodes", "no gang waits"])
+def test_the_end_of_the_time_in_which_jobs_yield_causes_an_allocation_only_while_a_gang_waits(waits, monkeypatch):
+    inputs = ended_for(LARGE)
+    meanwhile = left(inputs, allocate(inputs))
+    meanwhile = meanwhile if waits else replace(meanwhile, foreign_pods=())
+    planner, view = Planner(), SimpleNamespace(now=NOW, policies=None)
+    monkeypatch.setattr(planner, "observe", lambda _view: ({}, meanwhile))
+    monkeypatch.setattr(planner._allocator, "allocate", allocate)
+    assert (planner.decide(view, NO_LIMITS).until_epoch == NOW + YIELD_SECONDS) is waits

@@ -75,9 +75,7 @@ def _note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
         log_tail=list(last.lines),
     )
     same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
-    if noted == same:
-        return obs
-    return obs.with_status(last_failure=noted)
+    return obs if noted == same else obs.with_status(last_failure=noted)
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
