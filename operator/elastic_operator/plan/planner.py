@@ -146,7 +146,7 @@ class Planner:
             self._change_times.next(to_allocate),
             now + reclaim.seconds_until_capacity(allocation),
             self._allocator.again_at_epoch,
-            allocation.gangs_first_until,
+            *(one.gangs_first_until for one in (allocation, report_only) if one is not None),
         )
         self.decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self.decided

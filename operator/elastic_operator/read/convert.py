@@ -101,7 +101,7 @@ def requests_of(pod: Pod) -> dict[str, int]:
 
 
 def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
-    """The node's ports that the pod uses, by the same rule as for templates."""
+    """The node's ports that the pod uses. With hostNetwork, the API server has set each `hostPort`."""
     return frozenset(host_ports(msgspec.to_builtins(pod.spec)))
 
 

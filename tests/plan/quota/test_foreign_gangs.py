@@ -98,6 +98,25 @@ PLANS = {
         {"b": 0, "c": 0, "d": 0, "g0": "n1 -c-m0 -b-m0 -b-w0 -b-w1", "g1": "n2 -d-m0 -d-w0", "g2": "n3"},
         waiting(*(replace(one, reserved=f"n{i}") for i, one in enumerate(gang(3, 2), start=1))),
     ),
+    "two pods of a gang keep the node that the end of a job clears for both": Case(
+        (make_node("n1", 2), make_node("n2", 2), make_node("n3", 4)),
+        (make_team("a", 8), make_team("b")),
+        (
+            make_job("b", 5, 5, team="b", on="n1 n3 n3 n3 n3"),
+            make_job("c", 1, team="b", on="n1"),
+            make_job("d", 2, 2, team="b", on="n2 n2"),
+        ),
+        {
+            "b": 0,
+            "c": 0,
+            "d": 0,
+            "g0": "n1 -c-m0 -b-m0 -b-w0 -b-w1 -b-w2 -b-w3",
+            "g1": "n2 -d-m0 -d-w0",
+            "g2": "n3",
+            "g3": "n3",
+        },
+        waiting(*(replace(one, reserved=f"n{min(i, 3)}") for i, one in enumerate(gang(4, 2), start=1))),
+    ),
     "no pod is evicted for the reserved part of a gang, once the others fit no more": Case(
         TWO4,
         HALVES,

@@ -64,14 +64,17 @@ def _admit_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
     for, before another pod of the gang takes it as free room and leaves its own node: a pod that is nominated again
     costs kube-scheduler another try, and the search for its new place costs the pass (171).
     """
-    reserved = {entry.reserved_node: entry for entry in gang if entry.reserved_node}
+    reserved: dict[str, list[Entry]] = {}
+    for entry in gang:
+        reserved.setdefault(entry.reserved_node, []).append(entry)
     for entry in gang:
         before = len(entry.victims)
         if not admit(state, entry):
             return False
-        for node in {victim.pod.node for victim in entry.victims[before:]}:
-            if (other := reserved.get(node or "")) and not other.admitted:
-                state.hold_promised(other)
+        for node in sorted({victim.pod.node for victim in entry.victims[before:] if victim.pod.node}):
+            for other in reserved.get(node, ()):
+                if not other.admitted:
+                    state.hold_promised(other)
     return True
 
 
