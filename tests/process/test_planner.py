@@ -36,7 +36,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import NewPods, Slot
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.facts.node import NodeUse
@@ -550,7 +550,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.pod("first", "worker-0", "n1", "Running", False, True)
     world.is_refused("first", True)
     (demand,) = world.decide().inputs.jobs
-    assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
+    assert demand.bar.why is PreemptionBar.GETS_NO_PODS
     world.time_passes(1.0)
     before, since = world.decide(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
@@ -579,13 +579,13 @@ def test_an_edit_of_a_policy_that_changes_no_team_is_no_change_from_outside():
 def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatch):
     time = SimpleNamespace(passed=0.0)
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
-    world = two_jobs(masters=True)
+    world, no_bar = two_jobs(masters=True), Bar(PreemptionBar.NOT_PLACED, -inf)
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"), stage=FaultStage.GRANT)
     time.passed += quarantine.FIRST_FAULT_SECONDS
-    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [PreemptionBar.INTERNAL_ERROR, None]
+    assert [demand.bar for demand in world.look().inputs.jobs] == [Bar(PreemptionBar.INTERNAL_ERROR), no_bar]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
-    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [None, None]
+    assert [demand.bar for demand in world.look().inputs.jobs] == [no_bar, no_bar]
 
 
 def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
@@ -925,7 +925,7 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     world.look()
     world.job("first", 3, STATUSES[2], "", minReplicas=9)
     inputs = world.look().inputs
-    assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
+    assert [(len(job.members), job.sizes, job.bar.why) for job in inputs.jobs] == [
         (1, (1,), PreemptionBar.GETS_NO_PODS)
     ]
     assert not inputs.nodes[0].used.requests.get(GPU, 0)

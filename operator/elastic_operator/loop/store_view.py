@@ -96,7 +96,6 @@ class StoreView:
         self._dirty_jobs.mark_all()
 
     def read_again(self, uids: Iterable[str]) -> None:
-        """Read these jobs again."""
         self._dirty_jobs.mark(*uids)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -125,9 +124,7 @@ class StoreView:
         return self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
 
     def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:
-        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs that are deleted meanwhile are left
-        out.
-        """
+        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs deleted meanwhile are left out."""
         changed, has_read = self._dirty_jobs.peek(), self.reader.specs.has_read
         uids = self.jobs() if changed is None else sorted(self.jobs() & changed)
         found = [

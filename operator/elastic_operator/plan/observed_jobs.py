@@ -11,7 +11,7 @@ from math import floor, inf
 
 from elastic_operator.memory import DelayQueue, SingleCache
 from elastic_operator.plan.cluster_view import ClusterView
-from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import demand_of, with_members
@@ -86,7 +86,7 @@ def _demand_with(
         demand = with_members(demand, assumed)
     if obs.job.needs_edit or obs.status.held_until:
         demand = frozen_demand(demand)
-    return demand if bar is None else replace(demand, preemption_bar=bar)
+    return demand if bar is None else replace(demand, bar=Bar(bar))
 
 
 @dataclass(frozen=True, slots=True)

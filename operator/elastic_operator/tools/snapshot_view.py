@@ -21,9 +21,7 @@ from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 
 
 class SnapshotView:
-    """A `ClusterView` of one moment, which does not pass. A job at which the planner raises an error is quarantined, as
-    in the operator.
-    """
+    """A `ClusterView` of one moment, which does not pass. An error at a job quarantines it, as in the operator."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._nodes = snapshot.nodes

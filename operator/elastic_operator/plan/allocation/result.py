@@ -185,6 +185,16 @@ class Allocation(Mapping[str, Grant]):
         waiting = (entry for entry in state.queues.entries if state.preemption_bar(entry) is PreemptionBar.GANG_FIRST)
         return frozenset(entry.demand.uid for entry in waiting)
 
+    @property
+    def gangs_first_until(self) -> float:
+        """When (epoch seconds) a job next ends its wait for large gangs without their nodes (217); infinity for never.
+
+        Jobs that got room meanwhile count, too: they may have waited earlier in the pass.
+        """
+        flavors = self._state.this_pass.flavors_of_large_gangs
+        times = (job.yields_until for job in self.inputs.jobs if job.shape.flavor in flavors)
+        return min((time for time in times if time > self.inputs.now), default=inf)
+
     def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
         return any(True for _ in self._state.victims.taken_for(self._entries[uid]))

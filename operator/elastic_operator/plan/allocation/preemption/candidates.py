@@ -218,8 +218,9 @@ class Candidates:
             return bool(entry.placements) and not entry.promised_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
-        if preemptor.scheduler_may_preempt(entry):
-            return False
+        pod = preemptor.foreign_pod
+        if pod and pod.preempts and pod.demand.priority > entry.demand.shape.lowest_priority:
+            return False  # kube-scheduler itself preempts it
         if self._in_team(entry):
             return not self._growing
         return entry.account in self._victim_accounts
