@@ -93,10 +93,10 @@ class _JobAnswers:
             self.backoff_until, self.backoff_bar = until, bar
 
 
-Bar = TypeVar("Bar", _JobAnswers, Attempts)
+UntilT = TypeVar("UntilT", _JobAnswers, Attempts)
 
 
-class _Bars(dict[str, Bar]):
+class _Bars(dict[str, UntilT]):
     """Jobs (by uid) or namespaces that may not preempt, each `until` a time (monotonic). `on_change` is called with the
     name when this time changes, and when it comes.
     """
