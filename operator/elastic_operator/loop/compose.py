@@ -170,6 +170,5 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_not_backed_up=session.writes.until_not_backed_up,
-        note_standstill=session.writes.note_standstill,
+        writes=session.writes,
     )
