@@ -1,5 +1,4 @@
-"""How long the next pass waits: for more changes, if passes wake each other (156), and for queued writes (181, 218).
-"""
+"""How long the next pass waits: for more changes, if passes wake each other (156), and for queued writes (181, 218)."""
 
 from __future__ import annotations
 

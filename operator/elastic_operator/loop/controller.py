@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -155,8 +155,9 @@ class Controller:
         """
         try:
             self._forget_deleted()
-            for _ in self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time())):
-                await asyncio.sleep(0)
+            with closing(self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time()))) as reading:
+                for _ in reading:
+                    await asyncio.sleep(0)
         except Exception:  # an error at a job comes again in the pass, which logs it
             log.debug("reading jobs ahead failed; the next pass reads all at once", exc_info=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -40,9 +40,9 @@ class SnapshotView:
     def read_job(self, uid: str) -> Job:
         return self._jobs[uid].facts
 
-    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:  # noqa: ARG002 - as in ClusterView
+    def take_unread(self, is_observed: Callable[[str], bool]) -> Generator[str]:  # noqa: ARG002 - as in ClusterView
         """Nothing is read ahead."""
-        return iter(())
+        yield from ()
 
     def shape(self, job: Job) -> JobShape:
         shape = self._jobs[job.uid].shape
