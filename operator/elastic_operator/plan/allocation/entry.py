@@ -124,6 +124,11 @@ class Entry:
         """Whether a preemption for the other entry is an eviction: that entry is of another team, or a foreign pod."""
         return other.team != self.team or other.is_foreign_pod
 
+    def accounts_shared_with(self, other: Entry) -> list[Account]:
+        """The accounts that are charged for both entries: that of their team, and of the parents of both teams."""
+        theirs = other.account.path if other.account else ()
+        return [account for account in self.account.path if account in theirs] if self.account else []
+
     def missing(self, size: int) -> tuple[bool, int]:
         """Whether the entry lacks the master for `size`, and how many workers it lacks."""
         no_master = not self.has_master

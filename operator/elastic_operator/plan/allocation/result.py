@@ -35,7 +35,7 @@ class Allocation(Mapping[str, Grant]):
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.still_futile = still_futile
-        """The preemptors (uids) whose preemption of a whole job was futile in the last try of the pass, too (112)."""
+        """The preemptors (uids) whose preemption was futile in the last try of the pass, too (112, 219)."""
         self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 

@@ -33,7 +33,7 @@ class AllocationState:
     `this_pass` is new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
-        futile_preemptors  the entries (uids) whose preemption of a whole job was futile (112)
+        futile_preemptors  the entries (uids) whose preemption was futile (112, 219)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.
@@ -280,6 +280,12 @@ class AllocationState:
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
+
+    def may_preempt_pods_of(self, entry: Entry, victim_job: Entry) -> bool:
+        """Whether the entry may preempt any pod of that job in this pass; False if both are charged to one account, and
+        another team might get the room instead of the entry (219).
+        """
+        return entry.demand.uid not in self.futile_preemptors or not entry.accounts_shared_with(victim_job)
 
     def preemption_bar(self, entry: Entry) -> PreemptionBar | None:
         """Why no pods of others may be preempted for the entry; None if they may (139).
