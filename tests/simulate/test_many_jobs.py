@@ -169,6 +169,42 @@ def test_new_objects_are_read_one_in_each_turn_of_the_event_loop_and_the_pass_us
         run_scenario(scenario)
 
 
+def test_jobs_that_are_read_ahead_are_read_again_only_if_they_change_before_the_pass() -> None:
+    async def scenario(world: World) -> None:
+        with_jobs(world, JOBS)
+        controller, read = world.operator.controller, list[str]()
+        with patch.object(controller.view, "read_job", noted(controller.view.read_job, str, read)):
+            await controller.read_jobs_ahead()
+            assert len(read) == len(set(read)) == JOBS
+            changed = next(iter(world.server.all(kinds.JOBS)))
+            world.server.edit(kinds.JOBS, changed, {**changed["spec"], "maxReplicas": 2})
+            await world.operator.run_pass()
+            assert read[JOBS:] == [changed["metadata"]["uid"]]
+        assert len(owners(world)) == JOBS
+
+    with patch.object(stored, "FEW_JOBS", AT_ONCE):
+        run_scenario(scenario)
+
+
+def test_jobs_that_reading_ahead_did_not_come_to_are_read_by_the_pass() -> None:
+    async def scenario(world: World) -> None:
+        with_jobs(world, JOBS)
+        controller, read = world.operator.controller, list[str]()
+        with patch.object(controller.view, "read_job", noted(controller.view.read_job, str, read)):
+            ahead = asyncio.ensure_future(controller.read_jobs_ahead())
+            for _ in range(JOBS // 2):
+                await asyncio.sleep(0)
+            assert 0 < len(read) < JOBS
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+            await world.run_pass()
+        assert len(set(read)) == JOBS
+        assert len(owners(world)) == JOBS
+
+    with patch.object(stored, "FEW_JOBS", AT_ONCE):
+        run_scenario(scenario)
+
+
 def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> None:
     async def scenario(world: World) -> None:
         with_jobs(world, JOBS)

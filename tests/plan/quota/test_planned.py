@@ -32,6 +32,27 @@ def test_a_job_that_grows_in_the_same_pass_is_not_ended_for_what_it_would_grow_b
     assert outcome(nodes, (grows, rival), teams=teams)["grows"].startswith("m0")
 
 
+def test_a_team_loses_no_pod_for_a_job_of_its_own_whose_planned_place_another_team_takes():
+    """Red runs on what is guaranteed to it. Its waiting job could borrow what is free, beside a worker of the running
+    job. Blue is entitled to what red would borrow, and not to the worker (219).
+    """
+    nodes = (make_node("n1", 4), make_node("n2", 1, cpu=0))
+    runs = make_job("runs", 1, 2, team="red", on="n1 n1")
+    waits, comes = make_job("waits", 3, team="red"), make_job("comes", 3, team="blue")
+    found = outcome(nodes, (runs, waits, comes), teams=(make_team("red", 2), make_team("blue", 3)))
+    assert found == {"runs": "m0 w0", "waits": "", "comes": ""}
+
+
+def test_a_parent_loses_no_pod_for_a_job_under_it_whose_planned_place_a_team_outside_takes():
+    """The teams under org run on what is guaranteed to org. Green is entitled to a worker of red, blue is not (219)."""
+    nodes = (make_node("n1", 4), make_node("n2", 2, cpu=0))
+    below = (make_team("red", 1, parent="org"), make_team("green", 1, parent="org"))
+    runs = make_job("runs", 1, 3, team="red", on="n1 n1 n1")
+    waits, comes = make_job("waits", 2, team="green"), make_job("comes", 2, team="blue")
+    found = outcome(nodes, (runs, waits, comes), teams=(make_team("org", 3), *below, make_team("blue", 2)))
+    assert found == {"runs": "m0 w0 w1", "waits": "", "comes": ""}
+
+
 def test_no_pod_is_created_in_a_part_of_the_room_that_is_kept_for_a_nominated_pod():
     """History 261: kube-scheduler keeps two GPUs, and one of them is free already. A pod that is to take the place of
     one that leaves must wait until both are there.

@@ -12,7 +12,6 @@ from __future__ import annotations
 from itertools import count
 
 from elastic_operator.plan.allocation.assignments import mark_ready
-from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import split_gangs
 from elastic_operator.plan.allocation.node_requests import request_nodes
 from elastic_operator.plan.allocation.result import Allocation
@@ -21,8 +20,8 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 
 _MAX_SERVINGS = 3
-"""A pass is tried up to this many times, while a preemption of a whole job is futile (112) or a gang is split. If the
-last try splits a gang, there is one more try without gangs.
+"""A pass is tried up to this many times, while a preemption is futile (112, 219) or a gang is split. If the last try
+splits a gang, there is one more try without gangs.
 """
 
 
@@ -45,13 +44,12 @@ class Allocator:
         return Allocation(state, still_futile)
 
     def _serve(self, inputs: AllocationInputs) -> tuple[AllocationState, frozenset[str]]:
-        """The state after a pass in which no preemption of a whole job is futile (112), and no gang gets only some of
-        its places (144); and the preemptors (uids) whose preemption is futile in the last try, too.
+        """The state after a pass in which no preemption is futile (112, 219), and no gang gets only some of its places
+        (144); and the preemptors (uids) whose preemption is futile in the last try, too.
 
-        The preemption of a job is futile if one of its preemptors has no pods at the end of the pass, or if each of its
-        preemptors has only the pods that it had before. Then the pass is repeated, and these preemptors may preempt
-        no whole job. If a gang got only some of its places, the pass is repeated, and the gang gets none. If a gang
-        is still split in the last try, no gang gets a place.
+        If a preemption is futile, the pass is repeated, and the preemptor may preempt no whole job, and no pod that is
+        charged to its team or to a parent of it. If a gang got only some of its places, the pass is repeated, and the
+        gang gets none. If a gang is still split in the last try, no gang gets a place.
         """
         state, futile, split, tried = self._state, frozenset[str](), frozenset[str](), set[str]()
         for tries in count(1):
@@ -71,8 +69,21 @@ class Allocator:
 
 
 def _futile_preemptors(state: AllocationState) -> frozenset[str]:
-    """The preemptors (uids) whose preemption of a whole job is futile."""
-    found = set[Entry]()
+    """The preemptors (uids) whose preemption is futile.
+
+    The preemption of a whole job is futile if one of its preemptors has no pods at the end of the pass, or if each of
+    its preemptors has only the pods that it had before (112). The preemption of any pod is futile if its preemptor gets
+    none, and a team of both is left below its guarantee or its fair share: another team has the room (219).
+    """
+    found = {
+        victim.preemptor
+        for victim in state.victims.standing()
+        if not victim.preemptor.placements
+        and any(
+            account.used < max(account.guaranteed, account.share)
+            for account in victim.victim_job.accounts_shared_with(victim.preemptor)
+        )
+    }
     for entry in (entry for entry in state.this_pass.preempted if entry.preempted and entry.loses_members):
         as_before = not any(preemptor.placements or preemptor.loses_members for preemptor in entry.preemptors)
         found.update(preemptor for preemptor in entry.preemptors if as_before or not preemptor.size)

@@ -14,7 +14,7 @@ and why the answer depends on each; "alone" are entries that share their key wit
                           equiv. refusal  minim. growth
     equivalence class     x      x        x      x       the nodes for its pods, and the teams that it may preempt
     may_preempt           x      x        x      x       whether it may preempt at all
-    may take whole jobs   x      x        x      (1)     whether it may preempt whole jobs
+    may take whole jobs   x      x        x      (1)     whether it may preempt whole jobs, or pods of its team (219)
     times preempted       x      x        x      alone   whether it may still borrow
     a gang is served      x      x        x              the price of an option differs for gangs
     limits on evictions          x        x      (1)     how many more pods may be evicted for it
