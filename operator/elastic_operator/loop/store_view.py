@@ -133,7 +133,7 @@ class StoreView:
         }
         if len(found) <= FEW_JOBS:
             return
-        self._dirty_jobs.take()
+        self._dirty_jobs.take()  # what is not read here stays marked
         self._dirty_jobs.mark(*(key for key in (uids if changed is None else changed) if key not in found))
         try:
             while found:

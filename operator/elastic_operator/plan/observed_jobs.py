@@ -168,9 +168,8 @@ class JobObserver:
                 self._plans.requeue(uid)
 
     def read_ahead(self, view: ClusterView) -> Generator[None]:
-        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
-
-        A job that changes between two steps is observed again. Deleted jobs are forgotten.
+        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations, also if
+        they are some seconds old by then. It observes a job again that has changed since. Deleted jobs are forgotten.
         """
         if (uids := view.jobs()) is not self._observed.uids:
             self._forget_deleted(uids)
@@ -267,6 +266,6 @@ class JobObserver:
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    A status that is not written yet keeps the times of this observation, however long its write is queued.
+    A status that is not written yet keeps the times of this observation, however long its write is queued (220).
     """
     return min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)

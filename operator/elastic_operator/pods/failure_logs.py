@@ -67,12 +67,17 @@ class FailureLogs:
         self._turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods as the planner may see them: failed, with their logs, or not yet. A standby reads no logs."""
+        """The job's pods as the planner may see them: failed, with their logs, or not yet. A standby reads no logs, so
+        its first pass as the leader reads the job again.
+        """
         failed = list(filter(_is_worth_reading, pods))
         if not failed:
             return pods
+        unread = [pod for pod in failed if pod.uid not in self._contents]
         if self.session.remaining() > 0:
-            self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
+            self._begin(job_uid, namespace, unread)
+        elif unread:
+            self.dirty_jobs.mark(job_uid)
         self._note_use(failed)
         return tuple(self._with_log(pod) if _is_worth_reading(pod) else pod for pod in pods)
 

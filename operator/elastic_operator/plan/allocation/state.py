@@ -34,6 +34,7 @@ class AllocationState:
 
     Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) whose preemption was futile (112, 219)
+        futile_in_team     those of them for which their own team, or a parent of it, would be short of GPUs (219)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.
@@ -47,7 +48,7 @@ class AllocationState:
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.placed: list[list[tuple[Entry, Placement]]] = [[] for _ in self.board.nodes]
-        self.futile_preemptors = frozenset[str]()
+        self.futile_preemptors = self.futile_in_team = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(inputs)
 
@@ -281,11 +282,15 @@ class AllocationState:
         """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
 
-    def may_preempt_pods_of(self, entry: Entry, victim_job: Entry) -> bool:
-        """Whether the entry may preempt any pod of that job in this pass; False if both are charged to one account, and
-        another team might get the room instead of the entry (219).
+    def may_preempt_in_team(self, entry: Entry) -> bool:
+        """Whether the entry may preempt jobs that are charged to its team, or to a parent of it, in this pass; False if
+        it would lose their room again (219).
         """
-        return entry.demand.uid not in self.futile_preemptors or not entry.accounts_shared_with(victim_job)
+        return entry.demand.uid not in self.futile_in_team
+
+    def may_preempt_from(self, entry: Entry, victim_job: Entry) -> bool:
+        """Whether the entry may preempt pods and planned places of that job in this pass (219)."""
+        return self.may_preempt_in_team(entry) or not entry.accounts_shared_with(victim_job)
 
     def preemption_bar(self, entry: Entry) -> PreemptionBar | None:
         """Why no pods of others may be preempted for the entry; None if they may (139).
