@@ -56,8 +56,8 @@ def test_however_many_equal_jobs_of_a_team_wait_it_loses_no_pod_for_the_first_of
 
 
 def test_a_job_that_may_preempt_no_whole_job_still_gets_its_minimum_from_lower_jobs_of_its_team():
-    """In the first try of the pass blue's first job loses the room of red's job again, so it may preempt no whole job in
-    the next try (112). That says nothing about the planned places of a lower job of blue (219).
+    """In the first try of the pass blue's job loses the room of red's job again, so it may preempt no whole job in the
+    next try (112). It may still take the planned places of a lower job of blue (219).
     """
     nodes = (make_node("n0", 2), make_node("n1", 4))
     limits = {"org": 2, "red": 1, "blue": 3, "green": 3}
