@@ -15,7 +15,7 @@ MAX_STORM_DELAY_SECONDS = 0.5
 BACKED_UP_SECONDS, BACKED_UP_FACTOR, MAX_BACKED_UP_SECONDS = 1.0, 3.0, 5.0
 """See `longest_backed_up`. An edit, or a lost node, waits for the longest of these times at most."""
 LONGEST_FOR_CREATIONS_SECONDS = 0.1
-"""The longest wait while creations of earlier passes wait for their turn (218). A reclaim then waits for it, too."""
+"""While creations wait for their turn, the next pass begins this long after the last one at the latest (218)."""
 
 
 def longest_backed_up(took: float) -> float:
