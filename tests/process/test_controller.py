@@ -43,10 +43,10 @@ class Passes(Controller):
         return WakeUp(now + DUE_SECONDS, PassReason.ALLOCATION)
 
 
-async def write(writes: WriteQueue, urgency: Urgency, seconds: float) -> None:
-    """A write whose answer takes `seconds`."""
-    async with writes.turn(urgency):
-        await asyncio.sleep(seconds)
+async def write(writes: WriteQueue) -> None:
+    """A write whose answer takes a second."""
+    async with writes.turn(Urgency.CHANGE):
+        await asyncio.sleep(1.0)
 
 
 async def at_once(*work: Coroutine[Any, Any, None]) -> None:
@@ -56,7 +56,7 @@ async def at_once(*work: Coroutine[Any, Any, None]) -> None:
 async def test_a_pass_is_not_later_for_the_time_that_the_loop_waits_for_writes():
     began: list[float] = []
     writes = WriteQueue(1)
-    queued = [write(writes, Urgency.CHANGE, 1.0) for _ in range(100)]
+    queued = [write(writes) for _ in range(100)]
     async with running(at_once(*queued, Passes(began, writes).run())):
         await asyncio.sleep(2.5 * DUE_SECONDS)
     assert [at - began[0] for at in began] == [0, DUE_SECONDS, 2 * DUE_SECONDS]

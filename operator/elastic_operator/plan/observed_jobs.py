@@ -243,7 +243,7 @@ class JobObserver:
         until = inf
         if not job.quarantine:
             obs = observe(job, view.now)
-            until = -inf if obs.write_status_first else _valid_until(obs, view.now)
+            until = _valid_until(obs, view.now)
         elif known is not None and known.job is job:  # by identity (23)
             obs = known
         else:
@@ -266,6 +266,9 @@ class JobObserver:
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    A status that is not written yet keeps the times of this observation, however long its write is queued (220).
+    A status that is not written yet keeps the times of this observation, however long its write is queued, unless it
+    must be written before all other writes (220).
     """
+    if obs.write_status_first:
+        return -inf
     return min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
