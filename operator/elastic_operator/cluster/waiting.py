@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +27,16 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in ending:
         if not task.cancelled():
             task.exception()  # it was logged where it happened
+
+
+async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work to its end, even if the caller is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 async def wait_while_it_advances(event: asyncio.Event, seconds: float, progress: Callable[[], int]) -> None:

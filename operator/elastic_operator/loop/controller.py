@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
+from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import Batching, longest_backed_up
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -79,10 +80,7 @@ class Controller:
     on_decisions: Callable[[PassDecisions], None]
     """Called at the end of each pass with its decisions."""
     of_jobs: Sequence[PerJobMemory]
-    until_not_backed_up: Callable[[], Awaitable[None]]
-    """Waits while more deletions and changes are queued than may be in flight (181)."""
-    note_standstill: Callable[[float], None]
-    """Called with the seconds of each pass: answers that came meanwhile seem later (210)."""
+    writes: WriteQueue
 
     def __post_init__(self) -> None:
         self._stepped = self.clock.stepped
@@ -109,7 +107,7 @@ class Controller:
                 started = time.monotonic()
                 wake_up = self._guarded_pass()
                 took = time.monotonic() - started
-                self.note_standstill(took)
+                self.writes.note_standstill(took)  # answers that came meanwhile seem later (210)
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 if wake_up is None:
                     woken_by = PassReason.ERROR
@@ -118,7 +116,7 @@ class Controller:
                 await asyncio.sleep(self._batching.delay(took, woken=self.awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(longest_backed_up(took)):
-                        await self.until_not_backed_up()
+                        await self.writes.until_not_backed_up()
                 await wait_with_timeout(self.awake, wake_up.due_monotonic - time.monotonic())
                 woken_by = PassReason.EVENT if self.awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
@@ -150,8 +148,9 @@ class Controller:
         """
         try:
             self._forget_deleted()
-            for _ in self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time())):
-                await asyncio.sleep(0)
+            with closing(self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time()))) as reading:
+                for _ in reading:
+                    await asyncio.sleep(0)
         except Exception:  # an error at a job comes again in the pass, which logs it
             log.debug("reading jobs ahead failed; the next pass reads all at once", exc_info=True)
 

@@ -27,7 +27,6 @@ class ReasonMessages:
         self._at = 0.0
 
     def add(self, uids: Iterable[str]) -> None:
-        """Add jobs whose messages may be out of date."""
         self._stale |= dict.fromkeys(uids)
 
     def note_renewed(self, uid: str) -> None:

@@ -131,9 +131,7 @@ class Reconciler:
             self._leave_in_quarantine(obs, allocation, now)
 
     def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Release the job's pods if others are entitled to their GPUs. The status says why the operator does nothing
-        else for the job.
-        """
+        """Release the job's pods if others are entitled to their GPUs. The status says why nothing else is done."""
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:

@@ -40,8 +40,7 @@ def _change_times(job: JobDemand, team: Team, inputs: AllocationInputs) -> Itera
     if job.failed is not None:
         yield job.failed.until
     yield job.next_growth(inputs.now)
-    yield job.may_preempt_at
-    yield job.yields_until
+    yield job.bar.until
     if job.node_request is not None:
         yield job.node_request.begins_at
     if job.lacks_minimum:

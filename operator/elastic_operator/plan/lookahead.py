@@ -27,7 +27,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.node import UNUSED, Node, NodeUse
 from elastic_operator.plan.facts.text import pods
@@ -134,10 +134,8 @@ def _with_bars(inputs: AllocationInputs, uids: Collection[str]) -> AllocationInp
     """The input in which these jobs preempt no pods. They wait for gangs, which have their nodes only later (217)."""
     if not uids:
         return inputs
-    bar = PreemptionBar.GANG_FIRST
-    return replace(
-        inputs, jobs=tuple(replace(job, preemption_bar=bar) if job.uid in uids else job for job in inputs.jobs)
-    )
+    bar = Bar(PreemptionBar.GANG_FIRST)
+    return replace(inputs, jobs=tuple(replace(job, bar=bar) if job.uid in uids else job for job in inputs.jobs))
 
 
 def _frozen(job: JobDemand) -> JobDemand:

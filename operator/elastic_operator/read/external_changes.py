@@ -47,11 +47,8 @@ class ExternalChanges:
         self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        is_same = old is not None and new is not None and old.has_same_content(new) and _ended_alike(old, new)
-        self._changed = self._changed or not is_same
-
-
-def _ended_alike(old: objects.CustomObject, new: objects.CustomObject) -> bool:
-    """Whether no pod of the job was lost or failed between the two statuses, and the job has not ended."""
-    previous, present = old.status.unpack(), new.status.unpack()
-    return all(previous.get(name) == present.get(name) for name in _UNPLANNED)
+        if old is not None and new is not None and old.has_same_content(new):
+            previous, present = old.status.unpack(), new.status.unpack()
+            if all(previous.get(name) == present.get(name) for name in _UNPLANNED):
+                return
+        self._changed = True

@@ -105,11 +105,6 @@ class Specs:
                 raise
             return read({"spec": spec}), unknown
 
-    def class_name(self, body: objects.CustomObject) -> str | None:
-        """The PriorityClass that the job names; if the spec is unreadable, the one of its last readable spec."""
-        spec = self.parse(body).spec
-        return spec.priority_class_name if spec is not None else class_named_by(body)
-
     def status(self, body: objects.CustomObject) -> JobStatus:
         """The job's status, without times that lie too far ahead (29); the same object while it does not change."""
         key = body.metadata.resource_version, self._clock.stepped

@@ -41,10 +41,10 @@ class ReclaimReporter:
         self._times.note_allocation(inputs, allocation)
 
     def report_futile(self, inputs: AllocationInputs, preemptors: Container[str]) -> None:
-        """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""
+        """Report the preemptors (uids) that cannot start although pods are preempted for them (112, 219)."""
         known = (*inputs.jobs, *(pod.demand for pod in inputs.foreign_pods))
         if names := sorted(f"{demand.namespace}/{demand.name}" for demand in known if demand.uid in preemptors):
-            log.warning("whole jobs were preempted for preemptors that still cannot start preemptors=%s", listed(names))
+            log.warning("pods were preempted for preemptors that still cannot start preemptors=%s", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is deleted."""

@@ -84,7 +84,13 @@ class NodeBoard:
         return requirements
 
     def _find_requirements(self, shape: PodShape) -> PodRequirements:
-        nodes, node_set = self._suitable_nodes(shape)
+        anywhere = PodShape(
+            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
+        )
+        if anywhere not in self._suitable:
+            suitable = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
+            self._suitable[anywhere] = suitable, frozenset(suitable)
+        nodes, node_set = self._suitable[anywhere]
         needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
         scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
         if not shape.avoided_nodes:
@@ -92,15 +98,6 @@ class NodeBoard:
         avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
         rest = AllBut(nodes, node_set, avoided)
         return PodRequirements(shape, needs, scarce, rest, rest)
-
-    def _suitable_nodes(self, shape: PodShape) -> tuple[tuple[int, ...], frozenset[int]]:
-        anywhere = PodShape(
-            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
-        )
-        if anywhere not in self._suitable:
-            nodes = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
-            self._suitable[anywhere] = nodes, frozenset(nodes)
-        return self._suitable[anywhere]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
         """The free room on the node once all leaving pods have left."""
@@ -202,21 +199,20 @@ class NodeBoard:
 
     def remove_member(self, member: Load, node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._change(member, node, True, +1, KnownInfeasible())
+        self._change(member, node, True, -1, KnownInfeasible())
 
-    def add_usage(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node; with `now`, it also uses room that is free already."""
+    def change_usage(self, load: Load, node: int, sign: int, *, now: bool) -> None:
+        """Count a load on the node (+1), or as leaving it (-1). With `now`, it also uses room that is free already, or
+        counts as if it had not been there.
+        """
         change, known = partial(self._change, load, node, now), self._infeasible
-        self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
-
-    def remove_usage(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        change, known = partial(self._change, load, node, now), self._infeasible
-        self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
+        self._journal.do(
+            partial(change, sign, known if sign > 0 else KnownInfeasible()), undo=partial(change, -sign, known)
+        )
 
     def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
-            (room.add if sign < 0 else room.remove)(load.requests, load.host_ports)
+            (room.add if sign > 0 else room.remove)(load.requests, load.host_ports)
         self._reindex(node)
         self._infeasible = infeasible
 

@@ -84,7 +84,10 @@ class Queues:
         rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
         order = _order(job, in_turns=rules.quantum_seconds is not None)
-        entry = Entry(job, order, team, job.sizes, master, worker, foreign_pod=foreign_pod)
+        entry = Entry(job, order, team, job.sizes, master, worker)
+        if foreign_pod is not None:
+            entry.foreign_pod, entry.gang, entry.may_be_split = foreign_pod, foreign_pod.gang, foreign_pod.may_be_split
+            entry.reserved_node, entry.promised_node = foreign_pod.reserved, foreign_pod.promised_node
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -119,7 +122,9 @@ class Queues:
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
         entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants_pods and entry.has_minimum)
-        if _is_handled_first(entry):
+        too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
+        releases = bool(entry.kept) and (too_many or not demand.wants_pods)
+        if entry.promised_node or releases or any(member.node is None for member in entry.kept):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
@@ -149,15 +154,6 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     return tuple(
         n for n in demand.sizes if n <= has or not (demand.shape.flavor_problem or over_per_job_limit(entry, n))
     )
-
-
-def _is_handled_first(entry: Entry) -> bool:
-    """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.promised_node:
-        return True
-    demand = entry.demand
-    too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:

@@ -35,7 +35,7 @@ class Allocation(Mapping[str, Grant]):
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.still_futile = still_futile
-        """The preemptors (uids) whose preemption of a whole job was futile in the last try of the pass, too (112)."""
+        """The preemptors (uids) whose preemption was futile in the last try of the pass, too (112, 219)."""
         self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
@@ -184,6 +184,16 @@ class Allocation(Mapping[str, Grant]):
             return frozenset()
         waiting = (entry for entry in state.queues.entries if state.preemption_bar(entry) is PreemptionBar.GANG_FIRST)
         return frozenset(entry.demand.uid for entry in waiting)
+
+    @property
+    def gangs_first_until(self) -> float:
+        """When (epoch seconds) a job next ends its wait for large gangs without their nodes (217); infinity for never.
+
+        Jobs that got room meanwhile count, too: they may have waited earlier in the pass.
+        """
+        flavors = self._state.this_pass.flavors_of_large_gangs
+        times = (job.yields_until for job in self.inputs.jobs if job.shape.flavor in flavors)
+        return min((time for time in times if time > self.inputs.now), default=inf)
 
     def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
