@@ -15,6 +15,15 @@ async def wait_with_timeout(event: asyncio.Event, seconds: float | None) -> None
             await event.wait()
 
 
+async def wait_for_first(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
+    """Wait until one of these waits has ended, but no longer than this; then cancel the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_and_wait(tasks)
+
+
 async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel the tasks, and wait until all of them have ended, however they end. If the caller is cancelled meanwhile,
     it waits no longer, and they are not cancelled a second time, which could interrupt their ends.
