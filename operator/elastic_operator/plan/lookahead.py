@@ -68,9 +68,11 @@ class LookaheadAllocator:
     def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         withheld: dict[str, str] = {}
+        reassigned: dict[str, None] = {}
         self._forget_old(inputs.now)
         for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(inputs, withheld))
+            reassigned |= dict.fromkeys(allocation.reassigned)
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
             after = _with_bars(carried_out(inputs, allocation), allocation.waiting_for_gangs)
@@ -79,7 +81,7 @@ class LookaheadAllocator:
             if more.keys() <= withheld.keys():
                 break
             withheld |= more
-        allocation.withheld = withheld
+        allocation.withheld, allocation.reassigned = withheld, reassigned.keys()
         times = (self._withheld[uid].since + PATIENCE_SECONDS for uid in withheld)
         self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation

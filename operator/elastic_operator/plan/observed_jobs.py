@@ -129,7 +129,7 @@ class ObservedJobs:
             to_delete = tuple(deletion.pod for one in all_obs.values() for deletion in one.to_delete)
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
-            demands = tuple(demand for demand in all_demands.values() if demand is not None)
+            demands = tuple([demand for demand in all_demands.values() if demand is not None])
             before = _members_of(self.demand_of[uid] for uid in demand_of if uid in self.demand_of)
             after = _members_of(demand_of.values())
             members = members if before == after else (members - before) | after

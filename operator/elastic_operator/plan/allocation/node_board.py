@@ -11,9 +11,10 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
-from elastic_operator.memory import drop_older_half
+from elastic_operator.memory import Changes, drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, room_left, total_of
 from elastic_operator.plan.allocation.journal import Journal
@@ -37,6 +38,14 @@ class Placement(NamedTuple):
     ready: bool
 
 
+class NodeChange(NamedTuple):
+    """A node whose use has changed: its number, and its states before and after."""
+
+    number: int
+    before: Node
+    after: Node
+
+
 _MAX_SHAPES = 10_000
 """The most shapes whose requirements are kept. Equal shapes have one requirements object, unless it was dropped because
 of this limit: then the allocation does some work twice.
@@ -46,7 +55,9 @@ of this limit: then the allocation does some work twice.
 class NodeBoard:
     """Nodes by number, in the order of their names, and their free room."""
 
-    def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
+    def __init__(self, nodes: tuple[Node, ...], gpu_resources: Sequence[str], journal: Journal) -> None:
+        self._changes = Changes[Node](attrgetter("name"))
+        self._changes.take(nodes)
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
         self.number = {node.name: i for i, node in enumerate(self.nodes)}
         self.gpu_resources = tuple(gpu_resources)
@@ -164,21 +175,25 @@ class NodeBoard:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
-    def has_same_nodes(self, nodes: Sequence[Node]) -> bool:
-        """Whether these are the nodes of this board, apart from their use."""
-        return len(nodes) == len(self.nodes) and all(
-            one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
-        )
+    def take_changes(self, nodes: tuple[Node, ...]) -> list[NodeChange] | None:
+        """The nodes whose use has changed since the last call; None if other nodes, or their other facts, have changed:
+        then the board is of no use any more.
+        """
+        gone, new = self._changes.take(nodes)
+        after = {node.name: node for node in new}
+        if len(gone) != len(new) or any(
+            one.name not in after or not _same_but_use(one, after[one.name]) for one in gone
+        ):
+            return None
+        return [NodeChange(self.number[one.name], one, after[one.name]) for one in gone]
 
-    def renew(self, nodes: Iterable[Node]) -> list[tuple[int, Node, Node]]:
-        """Bring the use of the same nodes up to date. Returns the nodes that changed: number, before, after."""
-        numbered = ((self.number[node.name], node) for node in nodes)
-        changed = [(number, self.nodes[number], node) for number, node in numbered if self.nodes[number] is not node]
-        if not changed:
-            return []
+    def renew(self, changes: Sequence[NodeChange]) -> None:
+        """Bring the use of these nodes up to date."""
+        if not changes:
+            return
         self._infeasible = KnownInfeasible()
         renewed = list(self.nodes)
-        for number, before, after in changed:
+        for number, before, after in changes:
             renewed[number] = after
             for room in (self._soon[number], self._now[number]):
                 room.remove(before.used.requests, before.used.ports)
@@ -187,7 +202,6 @@ class NodeBoard:
             self._now[number].add(after.leaving.requests, after.leaving.ports)
             self._reindex(number)
         self.nodes = tuple(renewed)
-        return changed
 
     def place_members(self, members: Sequence[Load], node: int) -> None:
         """Count loads that are on the node from the start. This cannot be undone."""
@@ -263,7 +277,5 @@ class NodeBoard:
 
 
 def _same_but_use(one: Node, other: Node) -> bool:
-    if one is other:  # unchanged means identical (23)
-        return True
     before, now = ((it.unschedulable, it.ready, it.taints, it.allocatable, it.labels) for it in (one, other))
     return before == now

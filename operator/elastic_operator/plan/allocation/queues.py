@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from operator import attrgetter
 
-from elastic_operator.memory import drop_older_half
+from elastic_operator.memory import Changes, drop_older_half
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
@@ -36,6 +36,7 @@ class Queues:
 
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
+        self._changes = Changes[JobDemand | ForeignPod](attrgetter("uid"))
         self.by_uid: dict[str, Entry] = {}
         self._class_numbers = defaultdict[Hashable, int](count().__next__)
         """A new number for each equivalence class, because numbers are compared faster than the parts of a class."""
@@ -55,27 +56,34 @@ class Queues:
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Renew the entries of changed jobs: `leave` is called with each old one, `join` with all new ones."""
-        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs}
-        jobs |= {
-            pod.uid: pod
+        foreign_pods = [
+            pod
             for pod in inputs.foreign_pods
             if not pod.unplannable or pod.nominated in self._board.number  # it holds its room (206)
-        }
-        known = self.by_uid
-        # Unchanged demands are identical objects (23).
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
-        for entry in gone:
+        ]
+        changed, changed_to = self._changes.take((*inputs.jobs, *foreign_pods))
+        gone = {one.uid: self.by_uid[one.uid] for one in changed}
+        for entry in gone.values():
             leave(entry)
             self._forget(entry)
-        new = [self._entry(one) for uid, one in jobs.items() if uid not in known]
-        if not gone and not new:
-            return
+        new = [self._entry(one) for one in changed_to]
         join(new)
         for entry in new:
             self._classify(entry, inputs.now)
-        self.entries = tuple(sorted(known.values(), key=attrgetter("order")))
-        for rank, entry in enumerate(self.entries):
-            entry.position = rank
+        self._sort_in(gone, new)
+
+    def _sort_in(self, gone: Mapping[str, Entry], new: Iterable[Entry]) -> None:
+        """Put the new entries into their places: into those of the entries that they replace, if all can be there."""
+        replaced = [(gone[entry.demand.uid], entry) for entry in new if entry.demand.uid in gone]
+        entries = list(self.entries)
+        for before, entry in replaced:
+            entry.position = before.position
+            entries[entry.position] = entry
+        if len(replaced) < len(gone) or len(entries) < len(self.by_uid) or any(a.order != b.order for a, b in replaced):
+            entries = sorted(self.by_uid.values(), key=attrgetter("order"))
+            for rank, entry in enumerate(entries):
+                entry.position = rank
+        self.entries = tuple(entries)
 
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
         job, foreign_pod = (one.demand, one) if isinstance(one, ForeignPod) else (one, None)

@@ -34,6 +34,10 @@ class Allocation(Mapping[str, Grant]):
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
+        self.reassigned = {one.demand.uid: None for one in state.take_reassigned() if not one.is_foreign_pod}.keys()
+        """The jobs (uids) whose assignment may differ from that in the last allocation of the same state, and jobs that
+        have been deleted since.
+        """
         self.still_futile = still_futile
         """The preemptors (uids) whose preemption was futile in the last try of the pass, too (112, 219)."""
         self.withheld: Mapping[str, str] = {}
@@ -192,6 +196,8 @@ class Allocation(Mapping[str, Grant]):
         Jobs that got room meanwhile count, too: they may have waited earlier in the pass.
         """
         flavors = self._state.this_pass.flavors_of_large_gangs
+        if not flavors:
+            return inf
         times = (job.yields_until for job in self.inputs.jobs if job.shape.flavor in flavors)
         return min((time for time in times if time > self.inputs.now), default=inf)
 

@@ -48,6 +48,7 @@ class AllocationState:
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.placed: list[list[tuple[Entry, Placement]]] = [[] for _ in self.board.nodes]
+        self._reassigned: dict[Entry, None] = {}
         self.futile_preemptors = self.futile_in_team = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(inputs)
@@ -55,14 +56,16 @@ class AllocationState:
     def renewed(self, inputs: AllocationInputs) -> AllocationState:
         """The state for other inputs: this state brought up to date, or a new one if teams or nodes have changed."""
         before, after = ((it.settings, it.teams, it.reclaim_stopped) for it in (self.inputs, inputs))
-        if before != after or not self.board.has_same_nodes(inputs.nodes):
+        changes = self.board.take_changes(inputs.nodes)
+        if before != after or changes is None:
             self.journal.forget()
             return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
         self.inputs = inputs
-        for number, old, new in self.board.renew(inputs.nodes):
-            self.accounts.renew_node(number, old, new)
+        self.board.renew(changes)
+        for change in changes:
+            self.accounts.renew_node(*change)
         self._start(inputs)
         return self
 
@@ -85,6 +88,13 @@ class AllocationState:
         """The time of the pass (epoch seconds)."""
         return self.inputs.now
 
+    def take_reassigned(self) -> Iterable[Entry]:
+        """The entries that have changed since the last call, changes that were undone included: all others keep their
+        assignment.
+        """
+        reassigned, self._reassigned = self._reassigned, {}
+        return reassigned
+
     @property
     def victims(self) -> Victims:
         """The pods that were preempted in this pass."""
@@ -96,6 +106,7 @@ class AllocationState:
         """Put the members of new entries on the board."""
         loads: dict[int, list[Member]] = {}
         for entry in entries:
+            self._reassigned[entry] = None
             for member in entry.kept:
                 self._charge_member(entry, member, +1)
                 node = self.board.number.get(member.node) if member.node is not None else None
@@ -206,6 +217,7 @@ class AllocationState:
     def _note_change(self, entry: Entry) -> None:
         """Note that pods of the entry have changed, or that such a change was undone."""
         self.this_pass.changed.add(entry)
+        self._reassigned[entry] = None
         entry.assignment = None
 
     # -- members -----------------------------------------------------------------------------------------------------
