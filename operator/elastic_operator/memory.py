@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, ItemsView, Iterable, Set
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import compress, islice
 from math import inf
+from operator import is_not
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
@@ -195,7 +196,7 @@ class Changes(Generic[T]):
         """The items of the last tuple that are not in this one, and the new ones. A changed item is in both lists."""
         before, self._items = self._items, items
         name = self._name
-        pairs = [pair for pair in zip(before, items, strict=False) if pair[0] is not pair[1]]
+        pairs = list(compress(zip(before, items, strict=False), map(is_not, before, items)))
         if all(name(old) == name(new) for old, new in pairs):
             gone, new = [old for old, _ in pairs], [new for _, new in pairs]
             return [*gone, *before[len(items) :]], [*new, *items[len(before) :]]

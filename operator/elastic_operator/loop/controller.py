@@ -192,7 +192,7 @@ class Controller:
             allocation = decisions.allocation
             if decisions.is_new:
                 self.forecasts.note_allocation()
-                self.reconciler.reason_messages.add(allocation)
+                self.reconciler.reason_messages.note_allocation()
                 self._report_safely(lambda: self._take_note(decisions))
             self._forget_deleted()
             self._keep_places(allocation, now)

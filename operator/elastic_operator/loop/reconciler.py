@@ -181,7 +181,7 @@ class Reconciler:
     def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self.planner.plans.note(planned)
-        self.reason_messages.note_renewed(planned.obs.job.uid)
+        self.reason_messages.note_planned(planned.obs.job.uid, allocated=planned.assignment is not None)
         try:
             self.on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass

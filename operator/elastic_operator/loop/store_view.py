@@ -87,7 +87,7 @@ class StoreView:
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
         if self.reader.external_changes.since != last_change:
-            self._dirty_jobs.mark(*self.reader.specs.on_hold())
+            self._dirty_jobs.mark(*self.reader.specs.on_hold)
         self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
