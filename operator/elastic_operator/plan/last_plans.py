@@ -66,7 +66,7 @@ class LastPlans:
         """The jobs (uids) that need another plan, or at which the allocation raises an error. First come the postponed
         ones, then those that are outdated longest. `is_new`: the allocation is not the one of the last call.
         """
-        reassigned = allocation.reassigned if is_new else ()
+        reassigned = allocation.reassigned() if is_new else ()
         for uid in dict.fromkeys((*self._outdated, *reassigned, *self._due.due(at))):
             if uid not in all_obs:
                 continue

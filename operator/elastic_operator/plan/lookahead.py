@@ -24,6 +24,7 @@ from math import inf
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
@@ -68,11 +69,11 @@ class LookaheadAllocator:
     def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         withheld: dict[str, str] = {}
-        reassigned: dict[str, None] = {}
+        changed: set[Entry] = set()
         self._forget_old(inputs.now)
         for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(inputs, withheld))
-            reassigned |= dict.fromkeys(allocation.reassigned)
+            changed |= allocation.changed_entries
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
             after = _with_bars(carried_out(inputs, allocation), allocation.waiting_for_gangs)
@@ -81,7 +82,7 @@ class LookaheadAllocator:
             if more.keys() <= withheld.keys():
                 break
             withheld |= more
-        allocation.withheld, allocation.reassigned = withheld, reassigned.keys()
+        allocation.withheld, allocation.changed_entries = withheld, changed
         times = (self._withheld[uid].since + PATIENCE_SECONDS for uid in withheld)
         self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation

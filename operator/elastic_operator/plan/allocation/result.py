@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -33,10 +34,8 @@ class Allocation(Mapping[str, Grant]):
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
         self._grants: dict[str, Grant] = {}
-        self.reassigned = {one.demand.uid: None for one in state.take_reassigned() if not one.is_foreign_pod}.keys()
-        """The jobs (uids) whose assignment may differ from that in the last allocation of the same state, and jobs that
-        have been deleted since.
-        """
+        self.changed_entries: AbstractSet[Entry] = state.take_reassigned()
+        """The entries whose assignment may differ from that in the last allocation of the same state."""
         self.still_futile = still_futile
         """The preemptors (uids) whose preemption was futile in the last try of the pass, too (112, 219)."""
         self.withheld: Mapping[str, str] = {}
@@ -103,6 +102,13 @@ class Allocation(Mapping[str, Grant]):
     def inputs(self) -> AllocationInputs:
         """The input that the allocation was made from."""
         return self._state.inputs
+
+    def reassigned(self) -> Sequence[str]:
+        """The jobs (uids) whose assignment may differ from that in the last allocation, in the order of service."""
+        present = {
+            one.demand.uid for one in self.changed_entries if not one.is_foreign_pod
+        } & self._state.queues.by_uid.keys()
+        return sorted(present, key=self.position)
 
     @property
     def has_shrinking_jobs(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
@@ -48,7 +49,7 @@ class AllocationState:
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.placed: list[list[tuple[Entry, Placement]]] = [[] for _ in self.board.nodes]
-        self._reassigned: dict[Entry, None] = {}
+        self._reassigned: set[Entry] = set()
         self.futile_preemptors = self.futile_in_team = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(inputs)
@@ -88,11 +89,11 @@ class AllocationState:
         """The time of the pass (epoch seconds)."""
         return self.inputs.now
 
-    def take_reassigned(self) -> Iterable[Entry]:
+    def take_reassigned(self) -> AbstractSet[Entry]:
         """The entries that have changed since the last call, changes that were undone included: all others keep their
         assignment.
         """
-        reassigned, self._reassigned = self._reassigned, {}
+        reassigned, self._reassigned = self._reassigned, set()
         return reassigned
 
     @property
@@ -106,7 +107,7 @@ class AllocationState:
         """Put the members of new entries on the board."""
         loads: dict[int, list[Member]] = {}
         for entry in entries:
-            self._reassigned[entry] = None
+            self._reassigned.add(entry)
             for member in entry.kept:
                 self._charge_member(entry, member, +1)
                 node = self.board.number.get(member.node) if member.node is not None else None
@@ -217,7 +218,7 @@ class AllocationState:
     def _note_change(self, entry: Entry) -> None:
         """Note that pods of the entry have changed, or that such a change was undone."""
         self.this_pass.changed.add(entry)
-        self._reassigned[entry] = None
+        self._reassigned.add(entry)
         entry.assignment = None
 
     # -- members -----------------------------------------------------------------------------------------------------
