@@ -16,10 +16,12 @@ async def wait_with_timeout(event: asyncio.Event, seconds: float | None) -> None
 
 
 async def wait_for_first(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
-    """Wait until one of these waits has ended, but no longer than this; then cancel the others."""
+    """Wait until one of these waits has ended, but no longer than this; then cancel the others. Raises its error."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
-        await asyncio.wait(tasks, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
         await cancel_and_wait(tasks)
 
