@@ -58,7 +58,7 @@ def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:
 
 
 MUTANTS: dict[str, tuple[int, Callable[[], Any]]] = {
-    "pods of jobs that are over have no claim": (9, _instead(observed_jobs, "unwanted_pods", lambda _seen: ())),
+    "pods of jobs that are over have no claim": (1, _instead(observed_jobs, "unwanted_pods", lambda _seen: ())),
     "a grace of a day is a day": (0, _instead(JobContexts, "grace_ceiling", lambda _all, _namespace: DAY)),
     "a node is kept for as long as a pod was made to take": (14, _instead(Nominator, "_grace_seconds", lambda *_: DAY)),
     "deleted pods that no node has count": (21, _instead(ledger, "_will_never_run", lambda _pod: False)),

@@ -66,7 +66,8 @@ class LastPlans:
         """The jobs (uids) that need another plan, or at which the allocation raises an error. First come the postponed
         ones, then those that are outdated longest. `is_new`: the allocation is not the one of the last call.
         """
-        reassigned = allocation.reassigned() if is_new else ()
+        changed = allocation.reassigned if is_new else frozenset()
+        reassigned = [uid for uid in all_obs if uid in changed]  # in the order of the view
         for uid in dict.fromkeys((*self._outdated, *reassigned, *self._due.due(at))):
             if uid not in all_obs:
                 continue

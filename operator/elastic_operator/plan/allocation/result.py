@@ -103,12 +103,10 @@ class Allocation(Mapping[str, Grant]):
         """The input that the allocation was made from."""
         return self._state.inputs
 
-    def reassigned(self) -> Sequence[str]:
-        """The jobs (uids) whose assignment may differ from that in the last allocation, in the order of service."""
-        present = {
-            one.demand.uid for one in self.changed_entries if not one.is_foreign_pod
-        } & self._state.queues.by_uid.keys()
-        return sorted(present, key=self.position)
+    @property
+    def reassigned(self) -> AbstractSet[str]:
+        """The jobs (uids) whose assignment may differ from that in the last allocation, and jobs deleted since."""
+        return {entry.demand.uid for entry in self.changed_entries if not entry.is_foreign_pod}
 
     @property
     def has_shrinking_jobs(self) -> bool:
