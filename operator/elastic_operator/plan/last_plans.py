@@ -67,8 +67,8 @@ class LastPlans:
         ones, then those that are outdated longest. `is_new`: the allocation is not the one of the last call.
         """
         changed = allocation.reassigned if is_new else frozenset()
-        reassigned = [uid for uid in all_obs if uid in changed]  # in the order of the view
-        for uid in dict.fromkeys((*self._outdated, *reassigned, *self._due.due(at))):
+        in_order = [uid for uid in all_obs if uid in changed] if changed else []
+        for uid in dict.fromkeys((*self._outdated, *in_order, *self._due.due(at))):
             if uid not in all_obs:
                 continue
             try:

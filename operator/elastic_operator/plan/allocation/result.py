@@ -48,14 +48,19 @@ class Allocation(Mapping[str, Grant]):
         return len(self.inputs.jobs)
 
     def __contains__(self, uid: object) -> bool:
-        entry = self._state.queues.by_uid.get(uid) if isinstance(uid, str) else None
-        return entry is not None and not entry.is_foreign_pod
+        return isinstance(uid, str) and self._find(uid) is not None
+
+    def _find(self, uid: str) -> Entry | None:
+        """The entry of the job; None for a job that is not in the input."""
+        entry = self._state.queues.by_uid.get(uid)
+        return None if entry is None or entry.is_foreign_pod else entry
 
     def _entry(self, uid: str) -> Entry:
         """The entry of the job. Raises KeyError for a job that is not in the input."""
-        if uid not in self:
+        entry = self._find(uid)
+        if entry is None:
             raise KeyError(uid)
-        return self._state.queues.by_uid[uid]
+        return entry
 
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
@@ -85,7 +90,7 @@ class Allocation(Mapping[str, Grant]):
 
         `Mapping.get` would also return the default if the words of the reason raised a KeyError.
         """
-        return self[uid] if uid in self else default  # noqa: SIM401 - this is `get`
+        return default if self._find(uid) is None else self[uid]
 
     def _why(self, entry: Entry) -> tuple[Reason, float]:
         why = self.withheld.get(entry.demand.uid)
@@ -225,7 +230,7 @@ class Allocation(Mapping[str, Grant]):
 
     def find_assignment(self, uid: str) -> Assignment | None:
         """The assignment; None for a job that is not in the input."""
-        return self.assignment(uid) if uid in self else None
+        return None if self._find(uid) is None else self.assignment(uid)
 
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the input."""

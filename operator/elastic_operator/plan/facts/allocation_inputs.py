@@ -54,5 +54,5 @@ class AllocationInputs:
 
 
 def gpus_in(inputs: AllocationInputs) -> int:
-    """The GPUs of all nodes in any state."""
+    """The GPUs of all nodes in any state: the sum of `count_gpus`, without a call for each node (23)."""
     return sum([node.allocatable.get(name, 0) for name in inputs.settings.gpu_resources for node in inputs.nodes])
