@@ -73,7 +73,7 @@ class Operator:
             metrics=metrics,
             is_fresh=lambda: True,
             times=JobTimes(),
-            on_decisions=self._statuses.pass_ended,
+            on_decisions=lambda _: self._statuses.pass_ended(),
         )
         self._time_passes(self.controller)
 

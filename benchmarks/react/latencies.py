@@ -22,7 +22,10 @@ class Reaction:
 
     @property
     def from_fact(self) -> float:
-        """The time from the answer to the cause, when it took effect, to the answer to the pod's creation."""
+        """The time from the answer to the cause to the answer to the pod's creation.
+
+        The cause takes effect shortly before its answer, so on a busy machine this may be less than 0.
+        """
         return self.created.done - self.cause.done
 
     @property

@@ -61,14 +61,10 @@ def _run(file: Path) -> int:
     except settings.SettingsError as error:
         sys.stderr.write(f"elastic-operator: {error}\n")
         return 2
-    _set_up_logging(loaded.logging)
-    sys.setrecursionlimit(RECURSION_LIMIT)
-    asyncio.run(process.run(loaded))
-    return 0
-
-
-def _set_up_logging(wanted: settings.Logging) -> None:
-    handler = logging.StreamHandler()
+    handler, wanted = logging.StreamHandler(), loaded.logging
     fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
     handler.setFormatter(JsonFormatter(fields) if wanted.format == "json" else logging.Formatter(fields))
     logging.basicConfig(level=wanted.level.upper(), handlers=[handler], force=True)
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    asyncio.run(process.run(loaded))
+    return 0

@@ -127,9 +127,7 @@ class JobInformer:
         self._may_watch.set()
 
     async def catch_up(self, since: float | None = None) -> None:
-        """Make the store at least as new as `since` (monotonic), by default this call; tries until the API server
-        answers.
-        """
+        """Make the store at least as new as `since` (monotonic; by default now); tries until the API server answers."""
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
@@ -177,11 +175,9 @@ class JobInformer:
             self.store.observe(job)
 
     def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
-        """The job in this JSON. An unreadable job is reported, and its last readable version counts; None if there is
-        none.
+        """The job in this JSON. If it is unreadable, that is reported, and its last readable version counts.
 
-        Such a job must neither hide the others nor look deleted. If it is being deleted, its old version does not let
-        it run on.
+        An unreadable job must neither hide the others nor look deleted. If it is being deleted, it does not run on.
         """
         try:
             return _checked(objects.decode(raw, objects.CustomObject))
@@ -190,9 +186,7 @@ class JobInformer:
             return self._last_readable_version(raw)
 
     def _read_listed(self, item: msgspec.Raw) -> objects.CustomObject | None:
-        """The job in an item of a list, as `_read` returns it. A readable job is decoded without the fields that nobody
-        reads.
-        """
+        """The job in an item of a list, as `_read` returns it, decoded without the fields that nobody reads."""
         try:
             return _checked(decode_job(item))
         except Exception:  # noqa: BLE001 - `_read` handles and reports it

@@ -128,9 +128,7 @@ class EndlessPauses:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Settings for kopf as a watch source only: it writes nothing, scans nothing, locks nothing, and limits the time of
-    a request.
-    """
+    """Settings for kopf as a watch source only: it writes, scans and locks nothing, with a time limit for requests."""
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffs()  # without a storage in it, nothing is stored
     settings.persistence.progress_storage = kopf.MultiProgressStorage(())

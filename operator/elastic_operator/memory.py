@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, ItemsView, Iterable, Set
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import compress, islice
 from math import inf
+from operator import is_not
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
@@ -180,6 +181,28 @@ class LastSeen(Generic[T]):
         """
         differs, self.value = self.differs(present), present
         return differs
+
+
+class Changes(Generic[T]):
+    """The items of a tuple that differ from those of the last tuple; unchanged items are the identical objects (23).
+
+    `name` makes the name of an item, which no other item of its tuple has.
+    """
+
+    def __init__(self, name: Callable[[T], str]) -> None:
+        self._name, self._items = name, tuple[T, ...]()
+
+    def take(self, items: tuple[T, ...]) -> tuple[list[T], list[T]]:
+        """The items of the last tuple that are not in this one, and the new ones. A changed item is in both lists."""
+        before, self._items = self._items, items
+        name = self._name
+        pairs = list(compress(zip(before, items, strict=False), map(is_not, before, items)))
+        if all(name(old) == name(new) for old, new in pairs):
+            gone, new = [old for old, _ in pairs], [new for _, new in pairs]
+            return [*gone, *before[len(items) :]], [*new, *items[len(before) :]]
+        known, present = ({name(item): item for item in some} for some in (before, items))
+        gone = [item for key, item in known.items() if present.get(key) is not item]
+        return gone, [item for key, item in present.items() if known.get(key) is not item]
 
 
 class Turns:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import importlib
 import logging
@@ -19,8 +18,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
@@ -35,7 +35,8 @@ from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.sockets import use_small_tls_buffers
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
+from elastic_operator.cluster.waiting import cancel_and_wait, run_to_completion, wait_with_timeout
+from elastic_operator.heap import freeze_heap, trim_heap
 from elastic_operator.job_informer import JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -49,6 +50,7 @@ from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
+from elastic_operator.supervised import start_supervised
 from elastic_operator.upkeep import networks
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -71,12 +73,8 @@ STUCK_SECONDS = 300.0
 """A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
-TRIM_SECONDS = 300.0
-"""The C library returns the free pages of its heap this often (209)."""
 BEAT_SECONDS = 5.0
-"""The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
-`LeaseTiming`.
-"""
+"""The pause between two signs of life to the elector; far below `stuck_seconds` of its `LeaseTiming`."""
 
 
 class Process:
@@ -112,13 +110,13 @@ class Process:
         )
         informer.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        for kind, watch in self.watches.all.items():
+        for kind, store in self.watches.stores.items():
             if kind in WRITTEN_OFTEN:
-                watch.store.subscribe(self._wake_if_new)
+                store.subscribe(self._wake_if_new)
             elif kind == QUOTAS:
-                watch.store.subscribe(self._quota_changed)
+                store.subscribe(self._quota_changed)
             elif kind != "pods":
-                watch.store.subscribe(lambda _old, _new: self._wake())
+                store.subscribe(lambda _old, _new: self._wake())
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -153,7 +151,7 @@ class Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._beat())
-            group.create_task(_trim_heap())
+            group.create_task(trim_heap())
             group.create_task(self._lead_when_elected(elect))
 
     async def _watch(self) -> None:
@@ -163,10 +161,11 @@ class Process:
         them (169).
         """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watches.all[CLASSES].run())  # classes say whether this process may lead (81)
+            (classes,) = self.watches.all[CLASSES]
+            group.create_task(classes.run())  # classes say whether this process may lead (81)
             await wait_with_timeout(self.elector.known, ELECTION_SECONDS)
-            for kind, watch in self.watches.all.items():
-                if kind != CLASSES:
+            for watch in chain.from_iterable(self.watches.all.values()):
+                if watch is not classes:
                     group.create_task(watch.run())
 
     def _candidate(self) -> LeaderElector:
@@ -190,7 +189,7 @@ class Process:
                         failed = True
                         log.error("this process stopped leading because of an error error=%s", error, exc_info=error)
             finally:
-                await _run_to_completion(self._stand_down(displaced, leading, election))
+                await run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
@@ -210,7 +209,7 @@ class Process:
 
     async def _wait_until_ours(self) -> None:
         """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
-        await self.watches.all[CLASSES].catch_up()
+        await self.watches.all[CLASSES][0].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by reason=%s", reason)
             await self.installation.wait_until(ours=True)
@@ -231,15 +230,17 @@ class Process:
             jobs, nodes = len(self.stores.jobs), len(self.stores.nodes)
             log.info("leading as %s jobs=%d nodes=%d", self.elector.identity, jobs, nodes)
             self.metrics.leader.set(1)
-            _freeze_heap()
-            _start_supervised("writing of events", events.run, ending)
+            freeze_heap()
+            start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             self.statuses = PolicyStatuses(self.session, self.stores.policies, planner, now=now)
-            _start_supervised("reports on policies", self.statuses.run, ending)
-            _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
+            start_supervised("reports on policies", self.statuses.run, ending)
+            start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             if QUOTAS in self.watches.all:
-                self.quotas = self._plain_pod_quotas()
-                _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+                stored, namespaces = self.watches.stores[QUOTAS], self.stores.namespaces
+                plain = self.ledger.plain_gpus
+                self.quotas = PlainPodQuotas(self.session, stored, namespaces, self.settings, plain=plain)
+                start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.controller = controller
             await controller.run()
 
@@ -253,7 +254,7 @@ class Process:
                 if self.watches.fresh():
                     await controller.read_jobs_ahead()
                     if not gc.get_freeze_count():
-                        _freeze_heap()
+                        freeze_heap()
                 await asyncio.wait({leading}, timeout=READ_AHEAD_SECONDS)
             return leading.result()
         finally:
@@ -267,26 +268,15 @@ class Process:
             jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
             await networks.renew(self.session, network, jobs)
 
-    def _plain_pod_quotas(self) -> PlainPodQuotas:
-        """Limits plain pods to the guarantees (98)."""
-        return PlainPodQuotas(
-            self.session,
-            self.watches.all[QUOTAS].store,
-            self.stores.namespaces,
-            self.settings,
-            plain=self.ledger.plain_gpus,
-        )
-
     async def _keep_quotas(self, quotas: PlainPodQuotas) -> None:
-        """Keep the quotas, once the existing ones are known. Jobs do not wait for that."""
-        await self.watches.all[QUOTAS].catch_up()
+        """Limit plain pods to the guarantees (98), once the existing quotas are known. Jobs do not wait for that."""
+        await asyncio.gather(*(watch.catch_up() for watch in self.watches.all[QUOTAS]))
         await quotas.run()
 
     def _on_decisions(self, decisions: PassDecisions) -> None:
-        """Pass on the decisions of a pass."""
         self.watches.informer.decided()
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions)
+            self.statuses.pass_ended()
         if self.quotas is not None:
             self.quotas.pass_ended(decisions)
 
@@ -344,56 +334,8 @@ class Process:
         return ""
 
 
-async def _trim_heap() -> None:
-    """Return the free pages within the C library's heap to the machine, from time to time (209).
-
-    By itself, glibc returns large blocks and the end of its heap only (the Dockerfile sets how large). Other C
-    libraries have no function for it.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    while trim is not None:
-        await asyncio.sleep(TRIM_SECONDS)
-        await asyncio.to_thread(trim, 0)
-
-
-def _freeze_heap() -> None:
-    """Exclude the present objects from later garbage collections, which else would visit all of them. Among 10,000 pods
-    this takes 0.4 s, so a standby does it before it leads.
-    """
-    gc.collect()
-    gc.freeze()
-
-
-def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
-    """Run the work until `ending`."""
-    ending.push_async_callback(cancel_and_wait, [asyncio.create_task(_run_with_restarts(what, work))])
-
-
-async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work, and begin it again after an error. The error is logged here, because nobody awaits the result."""
-    backoff = Backoff()
-    while True:
-        began = time.monotonic()
-        try:
-            return await work()
-        except Exception:
-            log.exception("task failed and is restarted task=%s", what)
-        await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
-
-
-async def _run_to_completion(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work to its end, even if the caller is cancelled meanwhile."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
-
-
 def identity() -> str:
-    """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
-    (26).
+    """The holder's name in the lease: the pod, whose containers run one after the other, or else this process (26).
 
     So a restarted container has the lease of the container before it at once. That container has certainly ended.
     """

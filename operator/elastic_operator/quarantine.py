@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
+from elastic_operator.attempts import NEVER_FAILED, Attempts
 from elastic_operator.memory import DelayQueue, DirtyJobs, DirtySet
 from elastic_operator.plan.facts.job import FaultStage, Quarantined
-from elastic_operator.waits import NEVER_FAILED, Attempts
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ it can take over at any time, unless the cluster belongs to another installation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -35,12 +35,6 @@ async def serving(
     """
     one_at_a_time = asyncio.Lock()
 
-    async def healthz(_: web.Request) -> web.Response:
-        return _well_unless(health())
-
-    async def readyz(_: web.Request) -> web.Response:
-        return _well_unless(unready())
-
     async def numbers(request: web.Request) -> web.Response:
         verdict = (
             await metrics_access.authorize(request.headers.get("Authorization", "")) if metrics_access else ALLOWED
@@ -53,7 +47,9 @@ async def serving(
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get(PATH, numbers)])
+    app.add_routes(
+        [web.get("/healthz", _well_unless(health)), web.get("/readyz", _well_unless(unready)), web.get(PATH, numbers)]
+    )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, None, port)
@@ -64,5 +60,9 @@ async def serving(
         await asyncio.shield(runner.cleanup())
 
 
-def _well_unless(wrong: str) -> web.Response:
-    return web.Response(text=wrong or "ok", status=503 if wrong else 200)
+def _well_unless(fault: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        wrong = fault()
+        return web.Response(text=wrong or "ok", status=503 if wrong else 200)
+
+    return answer

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from elastic_operator.build.service import build_endpoint_slice, build_service
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster import api_requests, pod_requests
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
 from elastic_operator.cluster.events import EventRecorder, job_subject
@@ -72,13 +72,13 @@ def make_pod(owner: SimpleNamespace, **spec: Any) -> dict[str, Any]:
 async def test_a_field_that_nobody_knows_is_refused_by_name(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
     with pytest.raises(BadRequest, match=r"spec\.nodeSelektor"):
-        await api_requests.create_pod(session, make_pod(owner, nodeSelektor={}))
+        await pod_requests.create_pod(session, make_pod(owner, nodeSelektor={}))
 
 
 async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disrupted(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
-    pod = await api_requests.create_pod(session, make_pod(owner, nodeName="nowhere"))
-    leaving = await api_requests.delete_pod(session, jobs.namespace, pod.metadata.name, uid=pod.metadata.uid)
+    pod = await pod_requests.create_pod(session, make_pod(owner, nodeName="nowhere"))
+    leaving = await pod_requests.delete_pod(session, jobs.namespace, pod.metadata.name, uid=pod.metadata.uid)
     assert leaving is not None
     assert leaving.metadata.deletion_grace_period_seconds == 30
     assert int(leaving.metadata.resource_version) > int(pod.metadata.resource_version)
@@ -87,7 +87,7 @@ async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disru
     assert abs(own.deleting_since - session.clock.time()) < 5
     assert own.disrupted == ""
     with pytest.raises(NameTaken, match="still being deleted"):
-        await api_requests.create_pod(session, make_pod(owner))
+        await pod_requests.create_pod(session, make_pod(owner))
 
 
 @pytest.mark.parametrize(
@@ -101,26 +101,26 @@ async def test_a_pod_is_gone_at_once_by_force_or_before_it_is_bound_unless_a_fin
     owner = make_owner(jobs)
     manifest = make_pod(owner, **({"nodeName": node} if node else {}))
     manifest["metadata"]["finalizers"] = finalizers
-    pod = await api_requests.create_pod(session, manifest)
+    pod = await pod_requests.create_pod(session, manifest)
     name, uid = pod.metadata.name, pod.metadata.uid
     path = f"/api/v1/namespaces/{jobs.namespace}/pods/{name}"
-    left = await api_requests.delete_pod(session, jobs.namespace, name, uid=uid, grace_seconds=grace_seconds)
+    left = await pod_requests.delete_pod(session, jobs.namespace, name, uid=uid, grace_seconds=grace_seconds)
     assert (left is not None) is await exists(session, path) is bool(finalizers)
     if left is not None:
         await session.patch(path, {"metadata": {"finalizers": None}})
         assert not await exists(session, path)
-    assert await api_requests.delete_pod(session, jobs.namespace, name, uid=uid) is None
+    assert await pod_requests.delete_pod(session, jobs.namespace, name, uid=uid) is None
 
 
 async def test_an_eviction_is_a_disruption(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
-    pod = await api_requests.create_pod(session, make_pod(owner, nodeName="nowhere"))
+    pod = await pod_requests.create_pod(session, make_pod(owner, nodeName="nowhere"))
     path = f"/api/v1/namespaces/{jobs.namespace}/pods/{pod.metadata.name}"
     status = {"status": {"phase": "Running"}}
     await session.patch(f"{path}/status", status)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.metadata.name}}
     await session.post(f"{path}/eviction", eviction)
-    evicted = api_requests.decode(await session.get(path), api_requests.Pod)
+    evicted = pod_requests.decode(await session.get(path), pod_requests.Pod)
     assert convert.disruption(evicted).startswith("evicted, as by a drain of its node")
 
 

@@ -51,6 +51,17 @@ def ready(folder: Path, name: str) -> None:
     eventually((folder / f"{name}.ready").exists, f"{name} starts")
 
 
+def command_of(pid: int) -> int:
+    """The pid of the command in the container with process 1 `pid`: the first of its two children.
+
+    The command may be ready before process 1 has started the look-out for groups, its second child.
+    """
+    both = eventually(
+        lambda: children if len(children := children_of(pid)) == 2 else [], "the command and the look-out run"
+    )
+    return both[0]
+
+
 @EVERY_SHELL
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
 def test_the_commands_exit_code_is_the_containers(shell, code):
@@ -131,7 +142,7 @@ def test_a_command_that_stops_slowly_is_waited_for_and_its_code_is_kept(shell, t
 def test_a_command_that_ends_as_the_signal_arrives_gives_its_own_code(shell, tmp_path, begin):
     container = begin(shell, RUN_COMMAND, on_term(tmp_path, "child", "exit 9"))
     ready(tmp_path, "child")
-    child, _ = children_of(container.pid)
+    child = command_of(container.pid)
     # Stopped, process 1 sees both at once when it goes on.
     container.signal(signal.SIGSTOP)
     os.kill(child, signal.SIGTERM)
@@ -157,7 +168,7 @@ def test_a_command_that_ignores_the_signal_goes_on_until_it_is_killed(shell, tmp
     container.signal()
     time.sleep(0.5)
     assert container.running()
-    deaf, _ = children_of(container.pid)
+    deaf = command_of(container.pid)
     container.signal(signal.SIGKILL)
     eventually(lambda: not state_of(deaf), "the command is killed with process 1")
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster import api_requests, pod_requests
 from elastic_operator.cluster.errors import (
     ApiError,
     BadRequest,
@@ -79,14 +79,14 @@ def network_policy() -> dict:
 
 
 async def test_a_pod_is_created_under_strict_validation(api, session):
-    pod = await api_requests.create_pod(session, manifest())
+    pod = await pod_requests.create_pod(session, manifest())
     assert pod.metadata.resource_version == str(api.server.revision)
     assert api.seen[0][2] == {"fieldValidation": "Strict"}
 
 
 async def test_a_pod_that_is_there_already_and_ours_is_created(session):
-    first = await api_requests.create_pod(session, manifest())
-    assert await api_requests.create_pod(session, manifest()) == first
+    first = await pod_requests.create_pod(session, manifest())
+    assert await pod_requests.create_pod(session, manifest()) == first
 
 
 @pytest.mark.parametrize(
@@ -103,19 +103,19 @@ async def test_a_pod_that_is_there_already_and_ours_is_created(session):
 async def test_a_name_that_another_holds_is_reported_in_words(api, session, there, message):
     api.put(f"{PODS}/toy-worker-0", there | {"metadata": there["metadata"] | {"name": "toy-worker-0"}})
     with pytest.raises(NameTaken, match=f"^Pod toy-worker-0 .*{message}"):
-        await api_requests.create_pod(session, manifest())
+        await pod_requests.create_pod(session, manifest())
 
 
 async def test_a_name_freed_between_the_refusal_and_the_look_is_taken_for_now(api, session):
     api.fail("POST", status(409, "AlreadyExists"))
     with pytest.raises(NameTaken, match=r"^Pod toy-worker-0 was only just deleted\.$"):
-        await api_requests.create_pod(session, manifest())
+        await pod_requests.create_pod(session, manifest())
 
 
 async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
     api.fail("POST", 400)
     with pytest.raises(BadRequest):
-        await api_requests.create_pod(session, manifest())
+        await pod_requests.create_pod(session, manifest())
 
 
 @pytest.mark.parametrize("stored", ["", "7"])
@@ -124,7 +124,7 @@ async def test_a_pod_whose_incarnation_a_webhook_changes_is_refused_and_does_not
         body["metadata"]["labels"] = {LABEL_INCARNATION: stored}
 
     api.memory.admission.append(admit)
-    for send in (api_requests.create_pod, api_requests.try_pod):
+    for send in (pod_requests.create_pod, pod_requests.try_pod):
         with pytest.raises(
             Forbidden, match=f"gets '{stored}' in place of '2' in its label {LABEL_INCARNATION}: a mutating"
         ):
@@ -137,22 +137,22 @@ async def test_a_changed_incarnation_is_told_although_the_pod_cannot_be_deleted(
     api.memory.admission.append(lambda _request, _plural, body: body["metadata"].pop("labels", None))
     api.fail("DELETE", 403)
     with pytest.raises(Forbidden, match=f"in its label {LABEL_INCARNATION}"):
-        await api_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
+        await pod_requests.create_pod(session, manifest(labels={LABEL_INCARNATION: "2"}))
 
 
 async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
-    pod = await api_requests.create_pod(session, manifest())
-    assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid="another") is None
+    pod = await pod_requests.create_pod(session, manifest())
+    assert await pod_requests.delete_pod(session, "a", "toy-worker-0", uid="another") is None
     assert api.find(f"{PODS}/toy-worker-0")
-    assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+    assert await pod_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
     assert not api.find(f"{PODS}/toy-worker-0")
-    assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+    assert await pod_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
 
 
 async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_others(api, session):
     """A Conflict is tried again at once, and this one comes again."""
     told = {"kind": "Status", "message": DENIED, "reason": "Conflict", "code": 409}
-    for delete in (api_requests.delete_pod, api_requests.delete_resource_quota):
+    for delete in (pod_requests.delete_pod, api_requests.delete_resource_quota):
         api.fail("DELETE", json(told, code=409))
         with pytest.raises(ApiError, match="not now") as raised:
             await delete(session, "a", "p", uid="uid-p")
@@ -163,10 +163,10 @@ CHANGES = {
     "status of a job": lambda session: api_requests.patch_job_status(
         session, "a", "toy", resource_version="1", stored_status={}, new={"replicas": 1}
     ),
-    "annotation": lambda session: api_requests.annotate_pod(
+    "annotation": lambda session: pod_requests.annotate_pod(
         session, "a", "p", uid="uid-p", resource_version="1", annotations={"b": "2"}
     ),
-    "nomination": lambda session: api_requests.nominate_pod(
+    "nomination": lambda session: pod_requests.nominate_pod(
         session, decode(pod_dict("p"), Pod), "n1", {"type": "PodScheduled"}, urgency=Urgency.CHANGE
     ),
     "status of a policy": lambda session: api_requests.patch_policy_status(
@@ -224,8 +224,8 @@ async def test_a_conflict_of_a_creation_may_pass_only_if_it_is_the_api_server_s_
     """The admission of quotas answers with one where many objects come at once. Nothing has changed then."""
     refusal = {"kind": "Status", "message": message, "reason": "Conflict", "code": 409}
     for creation in (
-        api_requests.create_pod(session, manifest()),
-        api_requests.try_pod(session, manifest()),
+        pod_requests.create_pod(session, manifest()),
+        pod_requests.try_pod(session, manifest()),
         api_requests.ensure_secret(session, secret("first")),
         api_requests.ensure_service(session, service()),
         api_requests.write_resource_quota(session, resource_quota(), known=None),
@@ -239,7 +239,7 @@ async def test_a_conflict_of_a_creation_may_pass_only_if_it_is_the_api_server_s_
 async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):
     for kept in ({"deletionGracePeriodSeconds": 30}, {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}):
         api.fail("DELETE", json(pod_dict("p", **DELETED_AT, **kept)))
-        pod = await api_requests.delete_pod(session, "a", "p", uid="uid-p")
+        pod = await pod_requests.delete_pod(session, "a", "p", uid="uid-p")
         assert pod.metadata.deletion_timestamp is not None
 
 
@@ -247,12 +247,12 @@ async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, sessio
 async def test_a_pod_that_somebody_else_deleted_at_the_same_moment_is_gone(api, session, answer):
     answer = {**answer, "metadata": {k: v for k, v in answer["metadata"].items() if k != "resourceVersion"}}
     api.fail("DELETE", json(answer))
-    assert await api_requests.delete_pod(session, "a", "p", uid="uid-p") is None
+    assert await pod_requests.delete_pod(session, "a", "p", uid="uid-p") is None
 
 
 async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force(api, session):
-    await api_requests.delete_pod(session, "a", "p", uid="u")
-    await api_requests.delete_pod(session, "a", "p", uid="u", grace_seconds=0)
+    await pod_requests.delete_pod(session, "a", "p", uid="u")
+    await pod_requests.delete_pod(session, "a", "p", uid="u", grace_seconds=0)
     assert [body.get("gracePeriodSeconds") for *_, body in api.seen] == [None, 0]
 
 
@@ -376,16 +376,16 @@ async def test_the_status_of_a_job_that_is_gone_is_not_found(session):
 
 
 async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations(api, session):
-    made = await api_requests.create_pod(session, manifest(annotations={"a": "1"}))
+    made = await pod_requests.create_pod(session, manifest(annotations={"a": "1"}))
     known = {"uid": made.metadata.uid, "resource_version": made.metadata.resource_version}
-    pod = await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
+    pod = await pod_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
     assert api.find(f"{PODS}/toy-worker-0")["metadata"]["annotations"] == {"a": "1", "b": "2"}
     assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
-    assert await api_requests.pod_now(session, Store(), made.metadata) == pod
+    assert await pod_requests.pod_now(session, Store(), made.metadata) == pod
     with pytest.raises(Conflict):
-        await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
+        await pod_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
     with pytest.raises(NotFound):
-        await api_requests.annotate_pod(session, "a", "toy-worker-1", **known, annotations={"b": "3"})
+        await pod_requests.annotate_pod(session, "a", "toy-worker-1", **known, annotations={"b": "3"})
 
 
 async def test_a_secret_is_created_once_and_never_read(api, session):
@@ -422,6 +422,6 @@ async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_i
 
 async def test_the_end_of_a_log_is_read_and_cut_at_its_front(api, session):
     api.fail("GET", web.Response(body=b"x" * 50 + "é end".encode()))
-    assert (await api_requests.read_log_tail(session, "a", "p", "c", lines=100, max_bytes=5)).endswith(" end")
+    assert (await pod_requests.read_log_tail(session, "a", "p", "c", lines=100, max_bytes=5)).endswith(" end")
     assert api.seen[0][1] == f"{PODS}/p/log"
     assert api.seen[0][2]["tailLines"] == "100"

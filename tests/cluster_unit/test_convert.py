@@ -200,7 +200,7 @@ def test_an_error_of_the_scheduler_is_kept_with_its_message_while_the_pod_waits(
 @pytest.mark.parametrize(("reason", "message"), [("Unschedulable", "why"), ("SchedulerError", ""), ("", "why")])
 def test_room_is_made_for_a_pod_of_others_only_if_its_scheduler_says_that_it_finds_none(reason, message):
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "why"}
-    assert convert.unschedulable(pod(status={"conditions": [condition]})) == message
+    assert convert.scheduler_messages(pod(status={"conditions": [condition]}))[0] == message
 
 
 def test_the_main_container_is_the_one_called_pytorch_else_the_first():
@@ -323,7 +323,7 @@ def test_a_node_is_told_in_the_planner_s_units():
     known = convert.node_facts(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
-    assert (known.ready, known.usable) == (True, False)
+    assert (known.ready, known.unschedulable) == (True, True)
 
 
 @pytest.mark.parametrize("state", ["False", "Unknown"])

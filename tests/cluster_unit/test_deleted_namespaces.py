@@ -76,8 +76,9 @@ async def watching(session: Session, *namespaces: str):
     watches = make_watches(session, *namespaces)
     await watches.catch_up()
     async with AsyncExitStack() as tasks:
-        for kind, watch in watches.all.items():
-            await tasks.enter_async_context(running(watch._sweep_forever() if kind == "jobs" else watch.run()))
+        for kind, of_kind in watches.all.items():
+            for watch in of_kind:
+                await tasks.enter_async_context(running(watch._sweep_forever() if kind == "jobs" else watch.run()))
         await at_rest()
         yield watches
 
@@ -88,7 +89,7 @@ def names(store: Store) -> set[tuple[str, str]]:
 
 def seen(watches: Watches) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """The jobs and services in the stores."""
-    return names(watches.informer.store), names(watches.all["services"].store)
+    return names(watches.informer.store), names(watches.stores["services"])
 
 
 async def test_the_stores_stay_fresh_when_a_served_namespace_is_deleted(api, session, roles):
@@ -125,7 +126,7 @@ async def test_a_namespace_that_is_created_again_is_watched_again(api, session, 
         assert seen(watches) == ({("a", "new")},) * 2
         put(api, "a", "newer")
         await at_rest()
-        assert ("a", "newer") in names(watches.all["services"].store)
+        assert ("a", "newer") in names(watches.stores["services"])
 
 
 async def test_a_namespace_stuck_in_its_deletion_does_not_make_the_stores_stale(api, session, roles):
@@ -168,7 +169,7 @@ async def test_new_leader_does_not_wait_forever_for_a_namespace_without_a_role(a
         put(api, namespace, "toy")
     roles.remove("a")
     watches = make_watches(session, "a", "b")
-    async with running(watches.all["namespaces"].run()):
+    async with running(watches.all["namespaces"][0].run()):
         async with asyncio.timeout(2 * STALE_SECONDS):
             await watches.catch_up()
     assert watches.fresh()

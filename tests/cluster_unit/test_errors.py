@@ -44,6 +44,7 @@ OTHERS: list[tuple[ClusterError, RetryPolicy]] = [
     (ClusterError(), USER),
     (errors.Unreachable(), WAIT),
     (errors.Fenced(), LEADER),
+    (errors.Outdated(), AGAIN),
     (NameTaken(""), USER),
     (api_error(404, b'{"reason": "NotFound", "details": {"name": "a"}}'), USER),
     (api_error(409, b'{"reason": "AlreadyExists"}'), USER),

@@ -83,6 +83,6 @@ def test_errors_at_objects_of_each_watched_kind_have_a_counter_from_the_start():
     errors: list[str] = []
     informer = SimpleNamespace(store=Store())
     watches = watch_all(None, informer, watched=(), quotas=True, on_error=errors.append)
-    for watch in watches.all.values():
-        watch.store.on_error()
+    for store in watches.stores.values():
+        store.on_error()
     assert sorted(errors) == sorted(WATCHED_KINDS)

@@ -155,7 +155,7 @@ def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     demand = frozen_demand(demand_of(seen, shape))
     assert demand.sizes == (2, 3)
     assert demand.wants_pods
-    assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
+    assert demand.bar.why is PreemptionBar.GETS_NO_PODS
 
 
 @pytest.mark.parametrize(

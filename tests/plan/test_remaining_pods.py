@@ -79,7 +79,7 @@ def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(jo
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
     for job in (replace(unread(group(2)), deleted=True), make_job(group(2), status=FINISHED)):
         claim = demand_of_pods(job, job.pods, "h100")
-        assert (claim.priority, claim.sizes, claim.preemption_bar, claim.shape.flavor) == (
+        assert (claim.priority, claim.sizes, claim.bar.why, claim.shape.flavor) == (
             LOWEST_PRIORITY,
             (),
             PreemptionBar.GETS_NO_PODS,
@@ -91,7 +91,7 @@ def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod
 def test_an_unreadable_job_that_may_run_keeps_its_priority_and_the_size_of_its_pods():
     job = with_facts(unread(group(3)), priority=7)
     claim = demand_of_pods(job, job.pods, "h100")
-    assert (claim.priority, claim.sizes, claim.preemption_bar) == (7, (2, 3, 4), PreemptionBar.GETS_NO_PODS)
+    assert (claim.priority, claim.sizes, claim.bar.why) == (7, (2, 3, 4), PreemptionBar.GETS_NO_PODS)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ class TestAJobWhoseSpecIsNoUse:
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
         demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
-        assert (demand.sizes, demand.preemption_bar, demand.wants_pods, len(demand.members)) == (
+        assert (demand.sizes, demand.bar.why, demand.wants_pods, len(demand.members)) == (
             (2, 3),
             PreemptionBar.GETS_NO_PODS,
             True,

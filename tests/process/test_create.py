@@ -17,6 +17,7 @@ from elastic_operator.cluster.errors import (
     Conflict,
     Fenced,
     Forbidden,
+    Outdated,
     PodRefused,
     ServerError,
     TooManyRequests,
@@ -52,7 +53,7 @@ async def test_a_pod_that_may_exist_keeps_its_room(monkeypatch, error, may_exist
     async def post(*_arguments: Any, **_more: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(create.api_requests, "create_pod", post)
+    monkeypatch.setattr(create.pod_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     sent = set[str]()
     slot = Slot("worker", 0, None, True)
@@ -68,10 +69,10 @@ async def test_a_pod_of_another_incarnation_is_not_the_one_to_create_and_is_know
     async def post(*_arguments: Any, **_more: Any) -> Any:
         return late
 
-    monkeypatch.setattr(create.api_requests, "create_pod", post)
+    monkeypatch.setattr(create.pod_requests, "create_pod", post)
     creator = Creator(None, stores, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     sent, slot = set[str](), Slot("worker", 0, None, True)
-    with pytest.raises(Conflict, match=r"^409: pod toy-worker-0 of incarnation 1 exists$"):
+    with pytest.raises(Outdated, match=r"^pod toy-worker-0 of incarnation 1 exists$"):
         await creator.create(make_job(), NewPods((slot,), 2, (1, 2)), slot, SERVICE, sent)
     assert not sent
     assert stores.pods.get("late") is late
@@ -95,7 +96,7 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
         raise Unreachable("no answer")
 
     monkeypatch.setattr(create, "build_pod", build)
-    monkeypatch.setattr(create.api_requests, "create_pod", post)
+    monkeypatch.setattr(create.pod_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     job, sent = make_job(), set[str]()
     new = NewPods(tuple(Slot("worker", index, None, True) for index in range(100)), 1, (1, 200))

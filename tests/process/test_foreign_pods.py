@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.attempts import Attempts
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
@@ -34,7 +35,6 @@ from elastic_operator.read.foreign.reservation import (
 )
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
-from elastic_operator.waits import Attempts
 from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0
@@ -401,7 +401,7 @@ def test_pods_of_a_gang_that_is_not_served_stay_the_same_objects_when_another_on
     for at, name in enumerate("abc"):
         world.pod(name, uid=name, owners=(job,))
         seen.append({pod.uid: pod for pod in world.foreign_pods.refresh(NOW + 0.1 * at)})
-    assert not any(pod.gang or pod.demand.preemption_bar is None for pod in seen[1].values())
+    assert not any(pod.gang or pod.demand.bar.until < NOW for pod in seen[1].values())
     assert seen[2].keys() == {"a", "b", "c"}
     assert all(seen[2][uid] is pod for uid, pod in seen[1].items())
 

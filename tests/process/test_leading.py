@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from elastic_operator import process
+from elastic_operator import heap, process
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.reflector import PODS, Reflector
@@ -24,6 +24,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.read.specs import ParsedSpec, Specs
 from elastic_operator.settings import Settings
+from elastic_operator.supervised import run_with_restarts
 from elastic_operator.watches import Watches
 from tests.api.jobs import make_job
 from tests.cluster_unit.build import pod
@@ -92,7 +93,7 @@ async def test_an_error_after_a_minute_of_leading_is_new_trouble(replica, monkey
 
 async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replica, monkeypatch):
     def side_tasks() -> list[object]:
-        name = process._run_with_restarts.__name__
+        name = run_with_restarts.__name__
         return [task for task in asyncio.all_tasks() if name in repr(task.get_coro())]
 
     async def fail(_: Controller) -> None:
@@ -199,7 +200,7 @@ async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_
         await asyncio.sleep(3600)
         raise OSError("once in a month")
 
-    async with running(process._run_with_restarts("work", work)):
+    async with running(run_with_restarts("work", work)):
         await asyncio.sleep(12.5 * 3600)
     pauses = [later - earlier - 3600 for earlier, later in pairwise(begun)]
     assert len(pauses) == 12
@@ -245,12 +246,12 @@ async def gateway(_: web.Request) -> web.Response:
 
 async def test_free_pages_of_the_heap_are_returned_from_time_to_time(monkeypatch):
     asked: list[int] = []
-    monkeypatch.setattr(process.ctypes, "CDLL", lambda _: SimpleNamespace(malloc_trim=asked.append))
-    async with running(process._trim_heap()):
-        await asyncio.sleep(2.5 * process.TRIM_SECONDS)
+    monkeypatch.setattr(heap.ctypes, "CDLL", lambda _: SimpleNamespace(malloc_trim=asked.append))
+    async with running(heap.trim_heap()):
+        await asyncio.sleep(2.5 * heap.TRIM_SECONDS)
     assert asked == [0, 0]
 
 
 async def test_a_c_library_that_cannot_return_pages_is_not_asked(monkeypatch):
-    monkeypatch.setattr(process.ctypes, "CDLL", lambda _: SimpleNamespace())
-    await process._trim_heap()
+    monkeypatch.setattr(heap.ctypes, "CDLL", lambda _: SimpleNamespace())
+    await heap.trim_heap()

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from elastic_operator.memory import KeyedCache, LastSeen, SingleCache, Turns
+from dataclasses import dataclass
+from operator import attrgetter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.memory import Changes, KeyedCache, LastSeen, SingleCache, Turns
 
 
 def test_a_thing_is_made_again_only_if_its_key_differs_and_an_equal_one_stays_the_same_object() -> None:
@@ -69,3 +75,22 @@ def test_the_next_turn_is_of_the_name_whose_last_turn_is_longest_ago() -> None:
     assert [turns.take(names) for names in ("ba", "ba", "ba", "abc", "ab", "bc")] == ["b", "a", "b", "c", "a", "b"]
     turns.keep_only("ac")
     assert [turns.take("abc") for _ in range(3)] == ["b", "c", "a"]
+
+
+@dataclass(frozen=True)
+class Item:
+    name: str
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([Item(name) for name in "abcd" for _ in range(2)]), unique_by=attrgetter("name")))
+)
+def test_changes_are_the_items_that_are_not_the_same_objects_as_before(tuples: list[list[Item]]) -> None:
+    changes, known = Changes[Item](attrgetter("name")), dict[str, Item]()
+    for items in tuples:
+        gone, new = changes.take(tuple(items))
+        assert all(known.pop(item.name) is item for item in gone)
+        assert not known.keys() & {item.name for item in new}
+        known |= {item.name: item for item in new}
+        assert {id(item) for item in known.values()} == {id(item) for item in items}
+        assert len(known) == len(items)

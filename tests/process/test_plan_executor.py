@@ -11,7 +11,7 @@ from elastic_api.job import PLURAL, VERSION
 from elastic_api.what_if import ANNOTATION_WHAT_IF, KEEP, ONCE
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, Conflict
+from elastic_operator.cluster.errors import ApiError, Outdated
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -52,7 +52,7 @@ async def test_a_status_is_written_over_an_edit_but_not_over_a_late_write_of_the
         await work
         assert api.find(PATH)["status"]["replicas"] == 3
     else:
-        with pytest.raises(Conflict):
+        with pytest.raises(Outdated):
             await work
         assert api.find(PATH)["status"] == late
         assert "PATCH" not in api.requests

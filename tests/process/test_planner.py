@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from itertools import pairwise
 from math import inf
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import NewPods, Slot
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.job import FaultStage, JobFeedback
 from elastic_operator.plan.facts.node import NodeUse
@@ -139,6 +138,16 @@ class World:
         self._forget_absent(decisions.obs)
         return decisions
 
+    def write_statuses(self) -> None:
+        """Write the observed statuses, as the operator does. Until then they keep the times of their observation."""
+        for obs in self.look().obs.values():
+            if obs.status is not obs.job.status:
+                body = self.stores.jobs.get(obs.job.uid)
+                meta = msgspec.structs.replace(body.metadata, resource_version=self._next())
+                status = objects.Packed(obs.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+                self.stores.jobs.observe(msgspec.structs.replace(body, metadata=meta, status=status))
+        self.look()
+
     def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
         for memory in (self.stored.reader.specs, self.stored.reader.shapes, self.answers):
@@ -151,7 +160,7 @@ class World:
     def _new_with_specs(self) -> StoreView:
         """A new world that knows the last good specs of policies, as this leader does (99)."""
         view = self.new_world()
-        view.reader.policies.made = self.stored.reader.policies.made
+        view.reader.policies._good = dict(self.stored.reader.policies._good)
         return view
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
@@ -181,13 +190,14 @@ class World:
         """A pod appears or changes. `where` is its node, "" without one; "@n1" if it is pinned to n1, and not bound."""
         _, pinned, pin = where.partition("@")
         where, spec = ("", pinned_to(pin)) if pinned else (where, {})
-        meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
+        known = self.stores.pods.get(f"uid-{job}-{place}")
+        written = datetime.fromtimestamp(self.now, UTC).isoformat()
+        created = known.metadata.creation_timestamp if known is not None else written
+        meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}, "creationTimestamp": created}
         if deleting:
             meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
-        known = self.stores.pods.get(f"uid-{job}-{place}")
         if known is not None and known.status.phase != "Pending" == phase:
             phase = known.status.phase  # no pod becomes Pending again
-        written = datetime.fromtimestamp(self.now, UTC).isoformat()
         scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": written}
         scheduled |= {} if where else {"reason": "Unschedulable", "message": "0/2 nodes are available"}
         self.stores.pods.observe(
@@ -357,6 +367,7 @@ def two_jobs(*, masters: bool) -> World:
 @example([("creation", "first", "worker-0", "n1"), ("creation_ends", "first", "worker-0"), ("time_passes", 61.0)])
 @example([("trouble", "first"), ("trouble_ends", "first")])
 @example([("pod", "first", "worker-0", "@n2", "Pending", False, True), ("node", "n2", 1, True, False)])
+@example([("policy", "p", {}, START), ("policy", "p", {"namespaces": "unreadable"}, START)])
 def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
     world = two_jobs(masters=True)
     for what, *how in history:
@@ -369,6 +380,7 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         for obs in remembered.inputs.nodes:
             for held in (obs.used, obs.leaving):
                 assert sum(gpus for _, gpus in held.gpus_of(GPU)) == held.requests.get(GPU, 0)
+        world.write_statuses()
 
 
 @given(st.lists(happenings, max_size=30))
@@ -382,6 +394,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         for uid, obs in remembered.obs.items():
             plans = [reconcile(obs, found.allocation.get(uid), now=world.now) for found in (remembered, fresh)]
             assert plans[0] == plans[1]
+        world.write_statuses()
 
 
 @given(st.lists(st.tuples(happenings, st.sampled_from((0.0, 1.0, 20.0, inf))), max_size=30))
@@ -449,7 +462,7 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
     assert calls(40) == calls(10)
 
 
-def test_a_pass_in_which_one_job_changes_costs_little_more_beside_many_others():
+def test_a_pass_in_which_one_job_changes_calls_no_function_for_any_other_job():
     def calls(jobs: int) -> int:
         world = with_masters(jobs, size=1)
         first = world.decide()
@@ -459,7 +472,7 @@ def test_a_pass_in_which_one_job_changes_costs_little_more_beside_many_others():
         world.job("job-0", 2, STATUSES[2], "")
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
-    assert calls(80) - calls(20) <= 60 * 7  # calls of functions for each of the others
+    assert calls(80) == calls(20)
 
 
 @given(st.lists(happenings, max_size=30))
@@ -503,15 +516,15 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     assert world.decide().inputs is not before.inputs
 
 
-def test_a_job_whose_status_is_not_written_yet_is_observed_once_a_second():
+def test_a_job_is_not_observed_again_while_the_write_of_its_status_is_queued():
     world = World()
     world.job("first", 3, {}, "")
     seen = []
-    for seconds in (0.0, 0.4, 0.4, 0.4):
+    for seconds in (0.0, 0.4, 1.0, 40.0):
         world.time_passes(seconds)
         seen.append(world.look().obs["uid-first"])
     assert seen[0].status is not seen[0].job.status, "nothing writes the status here"
-    assert [one is before for before, one in pairwise(seen)] == [True, True, False]
+    assert all(one is seen[0] for one in seen)
 
 
 def test_all_jobs_are_read_again_when_the_api_server_drops_other_fields_of_statuses():
@@ -550,7 +563,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.pod("first", "worker-0", "n1", "Running", False, True)
     world.is_refused("first", True)
     (demand,) = world.decide().inputs.jobs
-    assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
+    assert demand.bar.why is PreemptionBar.GETS_NO_PODS
     world.time_passes(1.0)
     before, since = world.decide(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
@@ -579,13 +592,13 @@ def test_an_edit_of_a_policy_that_changes_no_team_is_no_change_from_outside():
 def test_a_job_that_raised_preempts_again_as_soon_as_its_time_is_over(monkeypatch):
     time = SimpleNamespace(passed=0.0)
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
-    world = two_jobs(masters=True)
+    world, no_bar = two_jobs(masters=True), Bar(PreemptionBar.NOT_PLACED, -inf)
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"), stage=FaultStage.GRANT)
     time.passed += quarantine.FIRST_FAULT_SECONDS
-    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [PreemptionBar.INTERNAL_ERROR, None]
+    assert [demand.bar for demand in world.look().inputs.jobs] == [Bar(PreemptionBar.INTERNAL_ERROR), no_bar]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
-    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [None, None]
+    assert [demand.bar for demand in world.look().inputs.jobs] == [no_bar, no_bar]
 
 
 def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
@@ -925,7 +938,7 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     world.look()
     world.job("first", 3, STATUSES[2], "", minReplicas=9)
     inputs = world.look().inputs
-    assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
+    assert [(len(job.members), job.sizes, job.bar.why) for job in inputs.jobs] == [
         (1, (1,), PreemptionBar.GETS_NO_PODS)
     ]
     assert not inputs.nodes[0].used.requests.get(GPU, 0)

@@ -55,7 +55,7 @@ class World:
         job = make_job("j", pods, team="a", on=on("n1", pods))
         inputs = replace(make_inputs([make_node("n1", 8)], [job]), teams=resolved.teams)
         self.planner.decided = PassDecisions(resolved, {}, inputs, allocate(inputs), True, inf, None)
-        self.statuses.pass_ended(self.planner.decided)
+        self.statuses.pass_ended()
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")

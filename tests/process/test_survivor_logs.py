@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from elastic_operator.cluster.api_requests import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.cluster.pod_requests import LONG_LOG_BYTES
 from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.job import Survivors
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, FailureLogs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
@@ -36,7 +38,7 @@ def unserved(
     """The pods of gangs that are not served: each is on its own, and preempts nothing."""
     instead = gangs.without_unsettled(waiting, untried, now)
     assert not any(pod.gang for pod in instead.values())
-    return {uid for uid, pod in instead.items() if pod.demand.preemption_bar}
+    return {uid for uid, pod in instead.items() if pod.demand.bar.until == inf}
 
 
 def test_a_gang_is_served_once_it_has_not_grown_for_a_second() -> None:
@@ -46,7 +48,7 @@ def test_a_gang_is_served_once_it_has_not_grown_for_a_second() -> None:
     assert len(unserved(gangs, three, SETTLED - 0.1)) == 3
     assert len(unserved(gangs, three, SETTLED)) == 3
     assert unserved(gangs, three, SETTLED + 1.0) == set()
-    assert gangs.again_at_epoch == float("inf")
+    assert gangs.again_at_epoch == inf
 
 
 def test_a_gang_that_keeps_growing_is_served_as_it_is_after_ten_seconds() -> None:
@@ -69,7 +71,7 @@ def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert unserved(gangs, gang(1), NOW) == {"g0"}
     (alone,) = gangs.without_unsettled(gang(1), frozenset(), SETTLED).values()
-    assert (alone.gang, alone.demand.preemption_bar) == ("", None)
+    assert (alone.gang, alone.demand.bar.until) == ("", -inf)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert unserved(gangs, gang(1), SETTLED) == set()
 
@@ -191,7 +193,7 @@ def test_if_no_gang_was_tried_no_pass_is_due() -> None:
     unserved(gangs, gang(2), NOW)
     assert unserved(gangs, gang(2), SETTLED) == set()
     assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
-    assert gangs.again_at_epoch == float("inf")
+    assert gangs.again_at_epoch == inf
     assert unserved(gangs, gang(2), SETTLED) == set()
 
 

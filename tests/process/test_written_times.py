@@ -9,10 +9,10 @@ import pytest
 
 from elastic_api.status import AvoidedNode, Change, JobStatus, Retry, RetryCause, Training
 from elastic_api.what_if import ONCE, ONCE_SECONDS
+from elastic_operator.attempts import AHEAD_SECONDS, NEVER_FAILED, lasts
 from elastic_operator.plan.facts.times import not_later, seconds
 from elastic_operator.plan.job.master_report import awaits_first_report
 from elastic_operator.read.written_times import not_ahead
-from elastic_operator.waits import AHEAD_SECONDS, NEVER_FAILED, lasts
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import START, at, make_condition, make_job, make_spec, make_status, plan, see
 

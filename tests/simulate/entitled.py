@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from elastic_api.status import MAX_HISTORY
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,
@@ -158,7 +159,8 @@ class State:
         """Whether growth to that size would cost a Torchrun job more work than it brings, as far as is known (148)."""
         status, delay = _status(job), job["spec"].get("elasticity", {}).get("scaleUpDelaySeconds", 30)
         history, target = status.get("history", []), status.get("targetReplicas", 0)
-        grown = any(0 < change["from"] < change["to"] for change in history)
+        is_full = len(history) >= MAX_HISTORY and status.get("resizes", 0) > 0  # it may lack the growth
+        grown = is_full or any(0 < change["from"] < change["to"] for change in history)
         if not grown or not delay or not 0 < target < size:
             return False
         waited = self.now - datetime.fromisoformat(history[0]["time"]).timestamp()

@@ -46,7 +46,7 @@ STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
     "facts": Station(kinds.JOBS, jobs.Jobs, "job"),
     "observe": Station(kinds.JOBS, observed_jobs, "observe"),
-    "shape": Station(kinds.JOBS, shapes.Shapes, "_shape"),
+    "shape": Station(kinds.JOBS, shapes.Shapes, "shape_of"),
     "demand": Station(kinds.JOBS, observed_jobs, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, reconciler, "reconcile"),

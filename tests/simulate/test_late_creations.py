@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.cluster import api_requests
+from elastic_operator.cluster import pod_requests
 from elastic_worker import contract
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of
@@ -35,7 +35,7 @@ def test_a_late_master_is_deleted_and_costs_its_successor_nothing(spec: dict[str
         for field in ("uid", "resourceVersion", "creationTimestamp"):
             late["metadata"].pop(field, None)
         late["spec"].pop("nodeName", None)
-        create_pod, arrived = api_requests.create_pod, list[str]()
+        create_pod, arrived = pod_requests.create_pod, list[str]()
 
         async def create(session: Any, manifest: Mapping[str, Any]) -> Any:
             if manifest["metadata"]["name"] == name_of(master) and not arrived:
@@ -46,7 +46,7 @@ def test_a_late_master_is_deleted_and_costs_its_successor_nothing(spec: dict[str
             return await create_pod(session, manifest)
 
         world.server.delete_pod(master, grace=0)
-        with patch.object(api_requests, "create_pod", create):
+        with patch.object(pod_requests, "create_pod", create):
             await world.advance(120)
         assert arrived
         assert len(pods_of(world, job)) == 3

@@ -14,9 +14,9 @@ from elastic_operator.plan import observed_jobs
 from elastic_operator.read import specs
 from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
-from tests.simulate.facts import owner_of
+from tests.simulate.facts import name_of, owner_of
 from tests.simulate.policies import NAMESPACES
-from tests.simulate.test_quarantine import run_scenario
+from tests.simulate.test_quarantine import pods_of, run_scenario
 from tests.simulate.world import World
 
 JOBS, AT_ONCE = 10, 3
@@ -166,6 +166,63 @@ def test_new_objects_are_read_one_in_each_turn_of_the_event_loop_and_the_pass_us
         assert len(owners(world)) == JOBS
 
     with patch.object(stored, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
+        run_scenario(scenario)
+
+
+def test_jobs_that_are_read_ahead_are_read_again_only_if_they_change_before_the_pass() -> None:
+    async def scenario(world: World) -> None:
+        with_jobs(world, JOBS)
+        controller, read = world.operator.controller, list[str]()
+        with patch.object(controller.view, "read_job", noted(controller.view.read_job, str, read)):
+            await controller.read_jobs_ahead()
+            assert len(read) == len(set(read)) == JOBS
+            changed = next(iter(world.server.all(kinds.JOBS)))
+            world.server.edit(kinds.JOBS, changed, {**changed["spec"], "maxReplicas": 2})
+            await world.operator.run_pass()
+            assert read[JOBS:] == [changed["metadata"]["uid"]]
+        assert len(owners(world)) == JOBS
+
+    with patch.object(stored, "FEW_JOBS", AT_ONCE):
+        run_scenario(scenario)
+
+
+def test_jobs_that_reading_ahead_did_not_come_to_are_read_by_the_pass() -> None:
+    async def scenario(world: World) -> None:
+        with_jobs(world, JOBS)
+        controller, read = world.operator.controller, list[str]()
+        with patch.object(controller.view, "read_job", noted(controller.view.read_job, str, read)):
+            ahead = asyncio.ensure_future(controller.read_jobs_ahead())
+            for _ in range(JOBS // 2):
+                await asyncio.sleep(0)
+            assert 0 < len(read) < JOBS
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+            await world.run_pass()
+        assert len(set(read)) == JOBS
+        assert len(owners(world)) == JOBS
+
+    with patch.object(stored, "FEW_JOBS", AT_ONCE):
+        run_scenario(scenario)
+
+
+def test_a_failure_that_a_standby_has_read_ahead_is_handled_by_its_first_passes_as_the_leader() -> None:
+    """A standby reads no logs. Until its log is read, a failed pod counts as running."""
+
+    async def scenario(world: World) -> None:
+        with_jobs(world, JOBS)
+        await world.come_to_rest()
+        failed = next(iter(world.server.all(kinds.JOBS)))
+        world._replace_operator()
+        (master,) = pods_of(world, failed)
+        world.machines.end(master, 3)
+        with patch.object(world.operator.wire, "remaining", lambda: 0.0):
+            await world.operator.controller.read_jobs_ahead()
+        for _ in range(3):
+            await world.operator.run_pass()
+        (status,) = (job["status"] for job in world.server.all(kinds.JOBS) if name_of(job) == name_of(failed))
+        assert status["failures"] == 1
+
+    with patch.object(stored, "FEW_JOBS", AT_ONCE):
         run_scenario(scenario)
 
 

@@ -16,7 +16,7 @@ from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.cluster.objects import ClassMeta, PriorityClass
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
@@ -63,8 +63,8 @@ def _drawn(hint):
     for kind, strategy in SIMPLE.items():
         if hint in (kind, kind | None):
             return strategy if hint is kind else st.none() | strategy
-    if hint == PreemptionBar | None:
-        return st.none() | st.sampled_from(PreemptionBar)
+    if hint in (PreemptionBar, PreemptionBar | None):
+        return st.sampled_from(PreemptionBar) if hint is PreemptionBar else st.none() | st.sampled_from(PreemptionBar)
     if hint == frozenset[str]:
         return st.frozensets(WORDS, max_size=2)
     if "Mapping" in str(hint):
@@ -142,6 +142,7 @@ DEMANDS = facts(
     members=some(MEMBERS),
     used_indices=st.frozensets(NUMBERS, max_size=2),
     failed=maybe(facts(FailedSize)),
+    bar=facts(Bar),
     provisioning_pods=some(MEMBERS),
     node_request=maybe(facts(NodeRequest)),
 )
@@ -194,7 +195,7 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 12)
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 13)
     assert document["cluster"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["cluster"]["nodes"][0]
 
@@ -241,11 +242,11 @@ def with_job(**fields):
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 12; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 12"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 13; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 13"),
         (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 12}, "missing required field `cluster`"),
+        (lambda d: {"kind": d["kind"], "version": 13}, "missing required field `cluster`"),
         (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
         (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary, ref
 import msgspec
 
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import DelayQueue, KeyedCache, LastSeen, SingleCache, Turns
+from elastic_operator.memory import Changes, DelayQueue, KeyedCache, LastSeen, SingleCache, Turns
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.result import Allocation
@@ -43,6 +43,7 @@ MEMORIES = (
     Turns,
     PodIndex,
     DelayQueue,
+    Changes,
 )
 """Types whose objects can remember; of tuples, those that a method replaces. The one `DirtySet` is in a table of its
 own.

@@ -119,9 +119,7 @@ def own_annotations(job: Owner, new: NewPods, slot: Slot) -> dict[str, str]:
 
 
 def _rendezvous(job: Owner, spec: JobSpec, new: NewPods, *, service_ip: str, port: int) -> dict[str, object]:
-    """Variables for a launch script. They end up as flags of our own torchrun, which takes only the script from
-    them.
-    """
+    """Variables for a launch script. Our own torchrun gets them as its flags, and takes only the script from them."""
     fewest, most = new.nnodes
     return {
         contract.ENV_MASTER_ADDR: service_ip,

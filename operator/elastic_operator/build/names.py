@@ -32,8 +32,7 @@ def secret_name(job_name: str, uid: str, *, old: bool = False) -> str:
     """The Secret by which the pods of an Elastic job know each other (97).
 
     The uid keeps a job from using the Secret of an earlier job of that name, which is about to be garbage-collected.
-    `old`: the name in older releases, without the uid. Pods that have their token from such a Secret must be able to
-    meet the others.
+    `old`: the name in older releases, without the uid, for pods that must meet those with a token from such a Secret.
     """
     return f"{job_name}-elastic" if old else f"{job_name}-elastic-{uid}"
 

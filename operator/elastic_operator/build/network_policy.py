@@ -1,5 +1,4 @@
-"""The NetworkPolicy of a job: its pods among themselves, the operator to their launchers, and the settings'
-additions.
+"""The NetworkPolicy of a job: its pods among themselves, the operator to their launchers, the settings' additions.
 
 Pods are selected by the job's uid, so no other job of that name is meant. Traffic by the job's Service reaches the
 master from a pod, or from the master's own node, which no policy keeps out.
@@ -36,30 +35,24 @@ class JobNetwork:
 def build_network_policy(job: Owner, network: JobNetwork) -> dict[str, Any]:
     """The NetworkPolicy `NAME-master`, by the name of the job's Service."""
     own = {"podSelector": {"matchLabels": {LABEL_JOB_UID: job.uid}}}
+    operator = {
+        "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: network.operator_namespace}},
+        "podSelector": {"matchLabels": OPERATOR_LABELS},
+    }
+    asks = {"from": [operator], "ports": [{"protocol": "TCP", "port": STATUS_PORT}]}
     spec: dict[str, Any] = {
         **own,
         "policyTypes": ["Ingress"],
-        "ingress": [{"from": [own]}, _from_operator(network.operator_namespace), *map(dict, network.ingress)],
+        "ingress": [{"from": [own]}, asks, *map(dict, network.ingress)],
     }
     if network.egress is not None:
+        # To any DNS server: clusters use different ones, and one may have an address of a node.
+        dns = {"ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]}
         spec["policyTypes"] = ["Ingress", "Egress"]
-        spec["egress"] = [{"to": [own]}, _to_dns(), *map(dict, network.egress)]
+        spec["egress"] = [{"to": [own]}, dns, *map(dict, network.egress)]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": owned_metadata(job, service_name(job.name)),
         "spec": spec,
     }
-
-
-def _from_operator(namespace: str) -> dict[str, Any]:
-    operator = {
-        "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: namespace}},
-        "podSelector": {"matchLabels": OPERATOR_LABELS},
-    }
-    return {"from": [operator], "ports": [{"protocol": "TCP", "port": STATUS_PORT}]}
-
-
-def _to_dns() -> dict[str, Any]:
-    """Egress to any DNS server: clusters use different ones, and one may have an address of a node."""
-    return {"ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]}

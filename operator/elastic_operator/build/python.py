@@ -1,6 +1,4 @@
-"""A program that finds out which python of an image can run a job (94). It runs in the image, because only a python
-there can tell.
-"""
+"""A program that runs in an image, and finds out which python there can run a job (94)."""
 
 from __future__ import annotations
 

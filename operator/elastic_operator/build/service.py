@@ -40,8 +40,7 @@ def build_endpoint_slice(
     one of its own node's, and the master, which hosts the store, is its first client.
 
     The address family is the Service's, because a proxy looks at no other. The API server allows no later change of it.
-    The endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe
-    passes.
+    The endpoint is always ready: workers wait there for a rendezvous that opens before any readiness probe passes.
     """
     conditions = {"ready": True, "serving": True, "terminating": False}
     metadata = owned_metadata(job, service_name(job.name))

@@ -1,5 +1,4 @@
-"""The environment of a Torchrun pod's main container: variables by which torchrun finds the others, and variables for
-launch scripts.
+"""The environment of a Torchrun pod's main container: variables for torchrun, and variables for launch scripts.
 
 A plain `torchrun script.py` takes all of it from PET_* variables; scripts written for fixed sizes find MASTER_ADDR,
 MASTER_PORT and WORLD_SIZE. Training processes see none of those three: each agent sets its own, MASTER_ADDR to the
@@ -22,9 +21,7 @@ from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
 
 SHUTDOWN_MARGIN_SECONDS = 5
-"""The part of the grace period that an agent needs to end and report after it has killed processes that did
-not stop.
-"""
+"""The part of the grace period in which an agent ends and reports, after it has killed processes that did not stop."""
 JOIN_TIMEOUT_SECONDS = 30 * 86_400
 """How long agents wait for enough others. The operator decides how long pods may wait; an agent that gave up would
 count as a failure.

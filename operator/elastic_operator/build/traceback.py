@@ -18,9 +18,7 @@ from elastic_operator.build.wrapper import NAME
 from elastic_worker.last_lines import shown
 
 TAIL_LINES = 500
-"""The lines at the end of a log that are worth reading: the summary of eight ranks takes 70, each traceback
-20 to 40.
-"""
+"""The last lines of a log that are worth reading: the summary of eight ranks takes 70, each traceback 20 to 40."""
 MAX_LOG = 16_384
 """The most characters of a log that are read, the last ones."""
 MAX_TRACEBACK = 4096

@@ -1,10 +1,9 @@
-"""The code that talks to Kubernetes: stores, conditional writes, the lease. Only kopf has a session of its own
-(`kopf_host`).
+"""The code that talks to Kubernetes. Only kopf has a session of its own (`kopf_host`).
 
 Requests:
     session         one HTTP session; fences the writes
     write_queue     how many writes are in flight, and which one is next
-    api_requests    each kind of request
+    api_requests    each kind of request; those about pods are in pod_requests
     errors          an exception for each kind of refusal, and whether to try again
     backoff         waits between failed tries of one task
     rate_limit      how much work tenants may cause
@@ -12,7 +11,7 @@ Requests:
     events          events on jobs
 What the API server has:
     stores, store   the known objects of each kind
-    reflector, namespaced, lists, wire      lists and watches keep a store equal to the API server
+    reflector, lists, wire      lists and watches keep a store equal to the API server
     objects, pod, meta, interned    the fields of objects that are read; equal parts are kept once
     pruned_fields   fields of statuses that the API server drops
 Which process leads:

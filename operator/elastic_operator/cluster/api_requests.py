@@ -20,7 +20,6 @@ from elastic_api.leftovers import removal
 from elastic_api.policy import COLLECTION
 from elastic_operator.cluster.errors import (
     AlreadyExists,
-    BadRequest,
     ClusterError,
     Conflict,
     Forbidden,
@@ -29,145 +28,18 @@ from elastic_operator.cluster.errors import (
     UnversionedConflict,
 )
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
-from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
-from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Service, decode
+from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.write_queue import Urgency
-from elastic_worker.contract import LABEL_INCARNATION, LABEL_JOB_NAME
+from elastic_worker.contract import LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
-_LOG_BYTES = 1 << 18
-"""The API server cuts a long log at its end, which is the part that we need. So we ask for more, and cut the log here
-at the front.
-"""
-LONG_LOG_BYTES = 1 << 21
-"""The most bytes of a log from a point in time on. A longer log is not used, because the missing part might matter."""
-
-
-async def create_pod(session: Session, manifest: Mapping[str, Any]) -> Pod:
-    """Create a pod, or find it created.
-
-    Raises:
-        NameTaken: the name belongs to a pod of others, or to one of ours that is still being deleted.
-        BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
-        Forbidden, too: a mutating webhook changes the label of the incarnation.
-        ClusterError: anything else.
-    """
-    try:
-        pod = decode(await _post(session, "pods", manifest, params={"fieldValidation": "Strict"}), Pod)
-    except AlreadyExists:
-        try:
-            pod = decode(await session.get(_path(manifest, "pods")), Pod)
-        except NotFound as error:
-            raise NameTaken(f"Pod {manifest['metadata']['name']} was only just deleted.") from error
-    else:
-        meta = pod.metadata
-        if changed := _changed_incarnation(meta.labels.incarnation, manifest):
-            # It would count as a pod of another incarnation, and the operator would replace it forever.
-            try:
-                await delete_pod(session, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0)
-            except ClusterError as error:  # the next pass deletes it
-                raise changed from error
-            raise changed
-    _require_ours(pod.metadata, manifest)
-    return pod
-
-
-async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Ask by a dry run whether a pod would be accepted (139). Raises like `create_pod`, except for names in use.
-
-    An old webhook that does not support dry runs counts as no answer.
-    """
-    params = {"fieldValidation": "Strict", "dryRun": "All"}
-    try:
-        answer = await _post(session, "pods", manifest, params=params)  # without a resourceVersion, so it is no `Pod`
-    except AlreadyExists:
-        return
-    except BadRequest as error:
-        if "does not support dry run" not in error.message:
-            raise
-    else:
-        if changed := _changed_incarnation(_incarnation_of(answer), manifest):
-            raise changed
-
-
-def _changed_incarnation(found: str, manifest: Mapping[str, Any]) -> Forbidden | None:
-    """The refusal of a new pod whose label of the incarnation is changed by a mutating webhook to `found`; None if it
-    is not.
-    """
-    if found == (wanted := _incarnation_of(manifest)):
-        return None
-    how = f"gets {found!r} in place of {wanted!r} in its label {LABEL_INCARNATION}"
-    return Forbidden(f"pod {manifest['metadata']['name']} {how}: a mutating webhook changes it", status=403)
-
-
-def _incarnation_of(pod: Mapping[str, Any]) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(LABEL_INCARNATION, ""))
-
-
-async def delete_pod(
-    session: Session, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
-) -> Pod | None:
-    """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides the pod's own, 0 deletes
-    by force.
-
-    The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
-    deletion was a moment faster, the answer is a status, or a pod without a version.
-    """
-    options = _delete_options(uid) | ({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
-    answer = await _delete(session, _pod(namespace, name), options)
-    if answer is None or not _has_version(answer):
-        return None
-    pod = decode(answer, Pod)
-    gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers
-    return None if gone else pod
-
-
-async def annotate_pod(
-    session: Session, namespace: str, name: str, *, uid: str, resource_version: str, annotations: Mapping[str, str]
-) -> Pod:
-    """Set these annotations of exactly that pod, if it still has that resourceVersion.
-
-    Raises:
-        Conflict: the pod has changed, or another pod has its name now.
-        NotFound: the pod is deleted.
-        ClusterError: anything else.
-    """
-    body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
-    return decode(await session.patch(_pod(namespace, name), body), Pod)
-
-
-async def pod_now(session: Session, pods: Store[Pod], meta: Meta) -> Pod | None:
-    """The pod as it is now, put into the store; None if it is deleted. Raises ClusterError."""
-    with suppress(NotFound):
-        pod = decode(await session.get(_pod(meta.namespace, meta.name)), Pod)
-        if pod.metadata.uid == meta.uid:
-            pods.observe(pod)
-            return pod
-    pods.observe_deleted(meta.uid)
-    return None
-
-
-async def nominate_pod(session: Session, pod: Pod, node: str, condition: Mapping[str, str], *, urgency: Urgency) -> Pod:
-    """Nominate exactly that pod for the node, "" to withdraw the nomination, and set the condition. Raises like
-    `annotate_pod`.
-    """
-    meta = pod.metadata
-    body = {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
-    }
-    path = f"{_pod(meta.namespace, meta.name)}/status"
-    return decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, urgency=urgency), Pod)
-
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Create a Secret unless one with its name exists. The operator has no right to read the existing one. Raises
-    ClusterError.
-    """
+    """Create a Secret unless one with its name exists, which the operator has no right to read. Raises ClusterError."""
     with suppress(AlreadyExists):
-        await _post(session, "secrets", manifest)
+        await post(session, "secrets", manifest)
 
 
 async def ensure_service(session: Session, manifest: Mapping[str, Any]) -> Service:
@@ -193,13 +65,13 @@ async def write_resource_quota(
 ) -> CustomObject:
     """Create a ResourceQuota, or replace the known one. Raises AlreadyExists, Conflict, NotFound, ClusterError."""
     if known is None:
-        return decode(await _post(session, "resourcequotas", manifest), CustomObject)
+        return decode(await post(session, "resourcequotas", manifest), CustomObject)
     return await _replace(session, "resourcequotas", manifest, known)
 
 
 async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
     """Delete exactly that ResourceQuota; succeeds if it does not exist any more. Raises ClusterError."""
-    await _delete(session, f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", _delete_options(uid))
+    await delete(session, f"/api/v1/namespaces/{namespace}/resourcequotas/{name}", delete_options(uid))
 
 
 async def ensure_endpoint_slice(
@@ -222,13 +94,12 @@ async def ensure_endpoint_slice(
     return await _ensure(session, plural, manifest, EndpointSlice, is_right=is_right)
 
 
-async def _post(
+async def post(
     session: Session, plural: str, manifest: Mapping[str, Any], *, params: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
 
-    The admission of quotas answers with a conflict if it could not write the quota, because many objects are created
-    at once.
+    The admission of quotas answers with a conflict if many objects are created at once: it could not write the quota.
     """
     try:
         return await session.post(_collection(manifest, plural), manifest, params=params)
@@ -236,7 +107,7 @@ async def _post(
         raise _of_no_version(error) from None
 
 
-async def _delete(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+async def delete(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     """Delete exactly the object with the uid in `options`; None if it does not exist any more. Raises ClusterError.
 
     Only the conflict of the precondition shows that the object is deleted, not one that a proxy or webhook answers.
@@ -247,9 +118,7 @@ async def _delete(session: Session, path: str, options: Mapping[str, Any]) -> di
 
 
 async def _delete_precisely(session: Session, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Delete the object if it meets the preconditions in `options`. Raises Conflict if it does not, NotFound,
-    ClusterError.
-    """
+    """Delete the object if it meets the preconditions in `options`. Raises Conflict if not, NotFound, ClusterError."""
     try:
         return await session.delete(path, options)
     except Conflict as error:
@@ -258,7 +127,7 @@ async def _delete_precisely(session: Session, path: str, options: Mapping[str, A
         raise _of_no_version(error) from None
 
 
-def _has_version(answer: Mapping[str, Any]) -> bool:
+def has_version(answer: Mapping[str, Any]) -> bool:
     """Whether the answer to a deletion is the object as it still exists, and not a status."""
     return answer.get("kind") != "Status" and bool(answer.get("metadata", {}).get("resourceVersion"))
 
@@ -281,23 +150,23 @@ async def _ensure(
     refused: ClusterError | None = None
     if is_new:
         try:
-            return decode(await _post(session, plural, manifest), type_)
+            return decode(await post(session, plural, manifest), type_)
         except (AlreadyExists, Forbidden) as error:
             refused = error
     try:
-        present = decode(await session.get(_path(manifest, plural)), type_)
+        present = decode(await session.get(path_of(manifest, plural)), type_)
     except NotFound:
         if isinstance(refused, Forbidden):
             raise refused from None
-        return decode(await _post(session, plural, manifest), type_)
-    _require_ours(present.metadata, manifest)
+        return decode(await post(session, plural, manifest), type_)
+    require_ours(present.metadata, manifest)
     return present if is_right(present) else await _replace(session, plural, manifest, present)
 
 
 async def _replace(session: Session, plural: str, manifest: Mapping[str, Any], known: T) -> T:
     """Replace the known object by the manifest. Raises Conflict, NotFound, ClusterError."""
     meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
-    return decode(await session.put(_path(manifest, plural), {**manifest, "metadata": meta}), type(known))
+    return decode(await session.put(path_of(manifest, plural), {**manifest, "metadata": meta}), type(known))
 
 
 async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:
@@ -316,11 +185,7 @@ async def patch_job_status(
     urgency: Urgency = Urgency.CHANGE,
 ) -> dict[str, Any] | None:
     """Turn the status `stored_status`, which the job had at that resourceVersion, into `new`; None if they are equal.
-
-    Raises:
-        Conflict: the job changed since.
-        NotFound: the object is deleted.
-        ClusterError: anything else.
+    Raises Conflict, NotFound, ClusterError.
     """
     changes = merge_diff(stored_status, new)
     if not changes:
@@ -354,41 +219,17 @@ async def delete_job(
 ) -> dict[str, Any] | None:
     """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
 
-    Returns the job if it stays until its finalizers are removed; None if it is removed.
-
-    Raises:
-        Conflict: the job has another version, or another job has its name now.
-        ClusterError: anything else.
+    Returns the job if it stays until its finalizers are removed; None if it is removed. Raises Conflict if the job has
+    another version, or another job has its name now; ClusterError.
     """
-    options = {**_delete_options(uid), "propagationPolicy": "Background"}
+    options = {**delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:
         options["preconditions"] = {"uid": uid, "resourceVersion": version}
     try:
         answer = await _delete_precisely(session, _job(namespace, name), options)
     except NotFound:
         return None
-    return answer if _has_version(answer) else None
-
-
-async def read_log_tail(
-    session: Session, namespace: str, pod: str, container: str, *, lines: int, max_bytes: int
-) -> str:
-    """The end of a container's log, limited in lines and bytes. Raises ClusterError if there is none."""
-    params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
-    log = await session.get_bytes(f"{_pod(namespace, pod)}/log", params=params)
-    return log[-max_bytes:].decode(errors="replace")
-
-
-async def read_log_since(session: Session, namespace: str, pod: str, container: str, *, seconds: int) -> str:
-    """A container's log of the last seconds, by its node's clock.
-
-    Raises ClusterError if there is no log, ValueError if it is longer than `LONG_LOG_BYTES`.
-    """
-    params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
-    log = await session.get_bytes(f"{_pod(namespace, pod)}/log", params=params)
-    if len(log) >= LONG_LOG_BYTES:
-        raise ValueError(f"more than {LONG_LOG_BYTES} bytes in {seconds} s")
-    return log.decode(errors="replace")
+    return answer if has_version(answer) else None
 
 
 def _without_empty(value: Any) -> Any:
@@ -408,7 +249,7 @@ def _owner_uid(manifest: Mapping[str, Any]) -> str:
     return str(manifest["metadata"]["ownerReferences"][0]["uid"])
 
 
-def _require_ours(meta: Meta, manifest: Mapping[str, Any]) -> None:
+def require_ours(meta: Meta, manifest: Mapping[str, Any]) -> None:
     kind, controller = manifest["kind"], meta.controller
     if controller is None or controller.uid != _owner_uid(manifest):
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "has no owner"
@@ -428,7 +269,7 @@ def _left_by_a_namesake(manifest: Mapping[str, Any]) -> str:
     return f"This command deletes what jobs of this name left behind: `{command}`."
 
 
-def _delete_options(uid: str) -> dict[str, Any]:
+def delete_options(uid: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
 
 
@@ -438,12 +279,8 @@ def _collection(manifest: Mapping[str, Any], plural: str) -> str:
     return f"/{root}/{version}/namespaces/{manifest['metadata']['namespace']}/{plural}"
 
 
-def _path(manifest: Mapping[str, Any], plural: str) -> str:
+def path_of(manifest: Mapping[str, Any], plural: str) -> str:
     return f"{_collection(manifest, plural)}/{manifest['metadata']['name']}"
-
-
-def _pod(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 def _job(namespace: str, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from elastic_operator.waits import doubled
+from elastic_operator.attempts import doubled
 
 LASTING_SECONDS = 60.0
 """If the work lasted this long before it failed, the failure counts as the first of a new row."""

@@ -1,8 +1,7 @@
 """The address of the API server and the identity of this process, from a kubeconfig or from inside a pod.
 
-The official client reads kubeconfigs, because they have many forms, exec plug-ins among them (3); a pod's own files
-are read here (174). The session gets only what it needs: an address, a TLS context, and an Authorization header that
-is renewed in time.
+The official client reads kubeconfigs, because they have many forms, exec plug-ins among them (3); a pod's own files are
+read here (174). The session gets an address, a TLS context, and an Authorization header that is renewed in time.
 """
 
 from __future__ import annotations
@@ -39,13 +38,11 @@ class Credentials:
 
     async def header(self) -> str | None:
         """The header's value, or None if TLS client certificates (or nothing) identify this process."""
-        if time.monotonic() - self._read_at < TOKEN_SECONDS:
-            return self._header
         async with self._lock:
             if time.monotonic() - self._read_at >= TOKEN_SECONDS:
                 self._header = await asyncio.to_thread(self.read)
                 self._read_at = time.monotonic()
-        return self._header
+            return self._header
 
     def refused(self) -> None:
         """Note that the server did not accept the header: it is read again before the next request."""

@@ -64,10 +64,14 @@ class Fenced(ClusterError):
     retry_policy = RetryPolicy.NOT_LEADER
 
 
+class Outdated(ClusterError):
+    """The write was decided on another state than the present one, as the operator itself has found out."""
+
+    retry_policy = RetryPolicy.DECIDE_AGAIN
+
+
 class NameTaken(ClusterError):
-    """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user, in
-    whole sentences.
-    """
+    """The name of an object belongs to one that is not the job's, or is being deleted. The text is for the user."""
 
 
 class ApiError(ClusterError):
@@ -93,9 +97,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted. The session reads them again for the next request, and
-    users can do nothing about it.
-    """
+    """401: the credentials are not accepted. The session reads them again, and users can do nothing about it."""
 
     retry_policy = RetryPolicy.RETRY
 
@@ -261,9 +263,7 @@ def _error(status: int, body: Mapping[str, Any], *, header: str | None = None) -
 
 
 def _wait(seconds: object) -> float | None:
-    """The wait that the server named, cut to MAX_RETRY_AFTER_SECONDS. None if it is not a number above zero that a
-    float can hold.
-    """
+    """The wait that the server named, cut to the longest; None if it is no number above zero that a float can hold."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
     return min(float(seconds), MAX_RETRY_AFTER_SECONDS) if 0 < seconds <= sys.float_info.max else None

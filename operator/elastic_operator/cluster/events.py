@@ -17,14 +17,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from elastic_api.job import API_VERSION, GROUP, KIND
+from elastic_operator.attempts import doubled
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound, RetryPolicy
 from elastic_operator.cluster.lease import micro_time
+from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.waits import doubled
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000
@@ -49,9 +52,8 @@ _MAX_DIGEST = 16
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The object of an event."""
+class Subject(Struct, frozen=True):
+    """The object of an event, as the event names it."""
 
     api_version: str
     kind: str
@@ -90,8 +92,9 @@ class EventRecorder:
         self._on_drop = on_drop
         self._session = session
         self._instance = instance
-        self._queue: asyncio.Queue[tuple[tuple[str, Event], int]] = asyncio.Queue(QUEUE)
-        """The keys of events, and how often each was tried."""
+        self._queue: asyncio.Queue[tuple[tuple[str, Event], int]] = asyncio.Queue()
+        """The keys of events, and how often each was tried. An event that is tried again is queued whatever the length.
+        """
         self._waiting = 0
         """The number of events that wait for another try."""
         self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
@@ -99,7 +102,7 @@ class EventRecorder:
 
     def record(self, subject: Subject, event: Event) -> None:
         """Queue `event` of that object, to be written soon."""
-        if self._queue.full() or not self._rates.has(subject.uid):
+        if self._queue.qsize() >= QUEUE or not self._rates.has(subject.uid):
             self._on_drop()
             return
         self._rates.take(subject.uid)
@@ -147,10 +150,7 @@ class EventRecorder:
 
     def _retry(self, key: tuple[str, Event], tries: int) -> None:
         self._waiting -= 1
-        if self._queue.full():
-            self._on_drop()
-        else:
-            self._queue.put_nowait((key, tries))
+        self._queue.put_nowait((key, tries))
 
     async def flush(self, timeout: float = 2.0) -> None:
         """Wait until all is written, but no longer than this many seconds; `run` must be running."""
@@ -193,13 +193,7 @@ class EventRecorder:
             "type": event.type,
             "reason": event.reason,
             "note": _cut(event.message),
-            "regarding": {
-                "apiVersion": subject.api_version,
-                "kind": subject.kind,
-                "namespace": subject.namespace,
-                "name": subject.name,
-                "uid": subject.uid,
-            },
+            "regarding": msgspec.to_builtins(subject),
             **({"series": _count(series)} if series.count > 1 else {}),
         }
 

@@ -1,10 +1,8 @@
-"""Decides which installation leads in this cluster: two operators that decide about the same GPUs would grant them
-twice (81).
+"""Decides which installation leads in this cluster: two operators would grant the same GPUs twice (81).
 
 A Lease belongs to one namespace, and has no effect on operators of another. The chart's PriorityClasses belong to no
 namespace. They name the namespace that they were installed for, and an operator of any other namespace stands by. If
-several disagree, the oldest counts. If none names a namespace, because they were not made by the chart, every
-installation decides.
+several disagree, the oldest counts. If none names one, as without the chart, every installation decides.
 """
 
 from __future__ import annotations

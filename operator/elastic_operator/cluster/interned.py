@@ -10,9 +10,8 @@ import msgspec
 from elastic_operator.memory import drop_older_half
 
 MAX_PARTS = 5_000
-"""At more parts, the older half is forgotten, because the users of a part are unknown. Tenants' texts in conditions,
-1 kB each, do not pile up. Equal parts that are read in quick succession, such as those in the pods of a job, are a
-single object nevertheless.
+"""At more parts, the older half is forgotten, because the users of a part are unknown. So tenants' texts in conditions,
+1 kB each, do not pile up. Equal parts that are read in quick succession are a single object nevertheless.
 """
 parts: dict[Hashable, Any] = {}
 """The first part with each key: of all stored objects, and the loads of pods.
@@ -32,8 +31,7 @@ def intern(key: Hashable, part: Any) -> Any:
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:
     """Replace these fields by equal values that are kept already. For `__post_init__` of frozen structs.
 
-    Dicts in it must never be changed, as everything in a store. The limit is checked once for all fields, because a pod
-    has many.
+    Dicts in it must never be changed. The limit is checked once for all fields, because a pod has many.
     """
     for name in names:
         part = getattr(struct, name)

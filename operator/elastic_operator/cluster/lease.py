@@ -7,8 +7,7 @@ renewal was *begun* longer ago than `renew_deadline_seconds`. That is shorter, s
 over. Its clock counts the time in which its machine is suspended, because the others' clocks do not stop then.
 
 A thread of its own renews the Lease, so that a long turn of the event loop that does the work does not lose it. That
-loop gives signs of life (heartbeats). The Lease is given up when they stop, so that a stuck loop does not keep it for
-ever (90).
+loop gives signs of life (heartbeats). When they stop, the Lease is given up, because the loop may be stuck (90).
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ _MAX_REVISIONS = 200_000
 """The most bytes of revisions; the API server allows 262,144 for all annotations of an object."""
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
-"""The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
-later.
-"""
+"""The longest pause of a candidate without answers: it may lead this much after the API server answers again."""
 _LEAST_SECONDS = 0.001
 """asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
 be spent on one failed renewal after another.
@@ -53,9 +50,8 @@ log = logging.getLogger(__name__)
 class LeaseTiming:
     """Seconds. renew_deadline < lease_duration; renew + retry < renew_deadline, so one failed renewal costs nothing.
 
-    The lease is given up `stuck_seconds` after the last heartbeat. A long turn must not reach that limit: another
-    replica would need as long for it. It is ten times the longest turn measured, and the time that the kubelet's probe
-    waits (90).
+    The lease is given up `stuck_seconds` after the last heartbeat: ten times the longest turn measured, and the time
+    that the kubelet's probe waits. A long turn must not reach it: another replica would need as long for it (90).
     """
 
     lease_duration_seconds: float = 15.0
@@ -182,7 +178,9 @@ class LeaderElector:
         if lease is None and self._was_held_lately():
             return False
         if lease is not None and not self._is_free(lease):
-            self._note_holder(_spec(lease)["holderIdentity"])
+            if (holder := _spec(lease)["holderIdentity"]) != self._seen_holder:
+                self._seen_holder = holder
+                log.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)
             return False
         # No other replica writes from here on: the lease was free, and the claim fails if another one has taken it
         # since.
@@ -195,9 +193,7 @@ class LeaderElector:
         return True
 
     def _is_free(self, lease: Mapping[str, Any]) -> bool:
-        """Whether the Lease has no holder, or a holder that did not renew it for its whole duration while this process
-        watched.
-        """
+        """Whether the Lease has no holder, or one that did not renew it for its duration while this process watched."""
         spec, now = _spec(lease), time.monotonic()
         revision = str(lease["metadata"]["resourceVersion"])
         if revision != self._seen_revision:
@@ -219,16 +215,9 @@ class LeaderElector:
         return found.revisions if is_last else {}
 
     def _was_held_lately(self) -> bool:
-        """Whether somebody has deleted a Lease that another replica just held. That replica may still write, and create
-        the Lease again.
-        """
+        """Whether somebody has deleted a Lease that another replica just held, which may still write and create it."""
         lately = time.monotonic() - self._seen_at <= self._timing.lease_duration_seconds
         return lately and self._seen_holder not in ("", self.identity)
-
-    def _note_holder(self, holder: str) -> None:
-        if holder != self._seen_holder:
-            self._seen_holder = holder
-            log.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)
 
     async def _keep(self) -> None:
         wait = self._timing.renew_seconds
@@ -268,9 +257,7 @@ class LeaderElector:
             await self._claim(lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
-        """Write the Lease as ours. Its time counts from before the request, because the time of the write itself is
-        unknown.
-        """
+        """Write the Lease as ours. Its time counts from before the request: when the API server wrote it is unknown."""
         begun = _since_boot()
         now = micro_time(self._session.clock.time())
         old = _spec(lease) if lease is not None else {}

@@ -48,9 +48,7 @@ NO_ANSWER = AccessDecision(503, "the API server does not say whether you may rea
 
 
 class MetricsAccess:
-    """Asks over `session`, which needs no lease, because reviews change nothing. Its account must be allowed to create
-    both kinds.
-    """
+    """Asks over `session`, whose account may create both kinds. Reviews change nothing, so no lease is needed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -85,9 +83,7 @@ class MetricsAccess:
             del self._verdicts[next(refused, next(iter(self._verdicts)))]
 
     async def _ask(self, token: str) -> AccessDecision:
-        """The API server's verdict on the token: its account, and whether that account may read metrics. Raises
-        ClusterError.
-        """
+        """The API server's verdict on the token: whether its account may read metrics. Raises ClusterError."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = _status(await self._session.post(_TOKENS, review))
         if not status.get("authenticated"):

@@ -1,5 +1,4 @@
-"""Finds the fields of statuses that the API server drops, because the custom resource definition is of an older release
-(135 to 137).
+"""Finds the fields of statuses that the API server drops, because its definition is of an older release (135 to 137).
 
 A dropped field would look unwritten after each write, and be written again forever. So the answer to each write is
 compared with the sent status, and missing fields are left out when a status is compared with the wanted one. They are

@@ -1,5 +1,4 @@
-"""Keeps a `Store` equal to the API server's objects of one kind (client-go: informer): lists once, then watches, until
-cancelled.
+"""Keeps a `Store` equal to the API server's objects of one kind (client-go: informer): lists once, then watches.
 
 A failure on the way (a history too old, refusals, overload, a stream that falls silent or breaks) costs a growing
 pause, but never a busy loop and never a lost deletion: every list is compared with the store. `age` says how long ago
@@ -15,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic
 
 import aiohttp
@@ -42,9 +42,7 @@ RESOURCE_QUOTAS = "/api/v1/resourcequotas"
 ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
 INACTIVITY_SECONDS = 70.0
-"""After this silence a stream counts as dead. The API server sends a bookmark about once a minute to a watch that asks
-for bookmarks.
-"""
+"""After this silence a stream counts as dead: the API server sends a bookmark about once a minute, if asked to."""
 ABSENT_SECONDS = 10.0
 """The pause between requests for a kind that the server does not serve yet, and in a namespace that counts as empty."""
 _WATCH_SECONDS = (240, 480)
@@ -145,16 +143,15 @@ class Reflector(Generic[T]):
                 await self._pause(error)
 
     async def catch_up(self, since: float | None = None) -> None:
-        """Make the store at least as new as `since` (monotonic; by default now), independently of the watch. Tries
-        until the server answers with a whole list.
-        """
+        """Make the store at least as new as `since` (monotonic; by default now). Tries until the server answers."""
         since = time.monotonic() if since is None else since
-        backoff = Backoff()
+        backoff, where = Backoff(), (self.store, self._session, self.path)
+        compare = partial(drop_deleted_and_compare, *where, within=self._namespace, params=self._params)
         if self._running:
             await wait_while_it_advances(self.synced, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             try:
-                if self._as_of <= since and not (self.synced.is_set() and await self._drop_deleted_and_compare()):
+                if self._as_of <= since and not (self.synced.is_set() and await compare(newest=self.newest())):
                     await self._list()
             except ClusterError as error:
                 if self._is_absent(error):
@@ -174,24 +171,12 @@ class Reflector(Generic[T]):
         seen, is_up_to_date = revisions.get(self.path), bool(self._revision) or self._absent
         return seen is not None and is_up_to_date and self._highest >= seen
 
-    async def _drop_deleted_and_compare(self) -> bool:
-        return await drop_deleted_and_compare(
-            self.store,
-            self._session,
-            self.path,
-            newest=self.newest(),
-            within=self._namespace,
-            params=self._params,
-        )
-
     def newest(self) -> int:
         """The highest known resourceVersion. No later list is older than that, unless history restarts."""
         return max(self._highest, self.store.newest(within=self._namespace))
 
     def _is_absent(self, error: ClusterError) -> bool:
-        """Whether this answer says that there are no such objects: the server does not serve the kind, or the namespace
-        counts as empty.
-        """
+        """Whether by this answer no such objects exist: the kind is not served, or the namespace counts as empty."""
         not_served = self._optional and isinstance(error, NotServed)
         if not not_served and not (isinstance(error, WITHOUT_RIGHTS) and self._is_gone(self._namespace)):
             return False
@@ -208,13 +193,8 @@ class Reflector(Generic[T]):
         if self._backoff.failures >= _RELIST_AFTER:
             self._revision = ""
         seconds = self._backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
-        log.log(
-            logging.DEBUG if isinstance(error, Expired) else logging.WARNING,
-            "watch interrupted path=%s retry_in=%.1fs reason=%s",
-            self.path,
-            seconds,
-            error,
-        )
+        level = logging.DEBUG if isinstance(error, Expired) else logging.WARNING
+        log.log(level, "watch interrupted path=%s retry_in=%.1fs reason=%s", self.path, seconds, error)
         await asyncio.sleep(seconds)
 
     async def _list(self) -> None:
@@ -244,9 +224,7 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. A watch that ends at once or without news counts as a failure. The pause
-        after it prevents a busy loop.
-        """
+        """Watch until the server ends it. An end at once or without news counts as a failure: no busy loop follows."""
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {
             "watch": "true",
@@ -271,8 +249,7 @@ class Reflector(Generic[T]):
             raise Unreachable(f"WATCH {self.path}: ended early")
 
     def _on_silence(self) -> None:
-        """Handle a silent stream. For a kind that never changes, the server may send nothing at all, not even
-        bookmarks.
+        """Handle a silent stream. For a kind that never changes, the server may send nothing at all.
 
         So silence is no failure. A new stream, opened at once, shows whether the old one was dead. If the silence goes
         on, a list shows it: the server is also silent about a resourceVersion that its history has not reached.
@@ -312,13 +289,8 @@ class Reflector(Generic[T]):
         except msgspec.ValidationError as error:
             meta = decode_bare(raw).metadata
             self.store.on_error()
-            log.error(  # noqa: TRY400 - the message says all there is to say
-                "cannot read an object path=%s namespace=%s name=%s reason=%s",
-                self.path,
-                meta.namespace,
-                meta.name,
-                error,
-            )
+            text = "cannot read an object path=%s namespace=%s name=%s reason=%s"
+            log.error(text, self.path, meta.namespace, meta.name, error)  # noqa: TRY400 - the message says all
             return meta, None
         return obj.metadata, obj
 

@@ -30,9 +30,7 @@ class HasMeta(Protocol):
     """Any decoded Kubernetes object."""
 
     @property
-    def metadata(self) -> Meta:
-        """The object's metadata."""
-        ...
+    def metadata(self) -> Meta: ...
 
 
 T = TypeVar("T", bound=HasMeta)
@@ -44,9 +42,7 @@ An error that it raises is logged and counted, and does not affect other listene
 
 
 class _Tombstone(NamedTuple):
-    """A deletion: states of the object up to `revision` are ignored until `until` (monotonic). `namespace` is "" if
-    nothing named it.
-    """
+    """A deletion: states up to `revision` are ignored until `until` (monotonic). `namespace` is "" if it is unknown."""
 
     revision: float
     until: float
@@ -91,8 +87,10 @@ class Store(Generic[T]):
 
     def is_current(self, meta: Meta | BareMeta) -> bool:
         """Whether this state of an object, a later one or its deletion is known."""
-        known = self._by_uid.get(meta.uid)
-        return self._has_tombstone(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
+        known, gone = self._by_uid.get(meta.uid), self._tombstones.get(meta.uid)
+        if gone is not None and int(meta.resource_version) <= gone.revision:
+            return True
+        return known is not None and int(meta.resource_version) <= _rv(known)
 
     def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` at once for each existing object, and later at each change.
@@ -131,8 +129,7 @@ class Store(Generic[T]):
         self._remove(uid)
 
     def observe_list(self, seen: Collection[str], resource_version: str, *, within: str = "") -> None:
-        """Remove the objects that a complete list of that resourceVersion lacks. Its own objects were observed
-        before.
+        """Remove the objects that a complete list of that resourceVersion lacks. Its own objects were observed.
 
         `within` is the namespace that was listed; "" for all.
         """
@@ -196,10 +193,6 @@ class Store(Generic[T]):
     def _of(self, namespace: str) -> tuple[T, ...]:
         """The objects of that namespace; all for ""."""
         return tuple(obj for obj in self._by_uid.values() if not namespace or obj.metadata.namespace == namespace)
-
-    def _has_tombstone(self, meta: Meta | BareMeta) -> bool:
-        tombstone = self._tombstones.get(meta.uid)
-        return tombstone is not None and int(meta.resource_version) <= tombstone.revision
 
     def _add_tombstone(self, uid: str, revision: float, namespace: str) -> None:
         known, old = self._tombstones.pop(uid, None), self._by_uid.get(uid)

@@ -91,6 +91,10 @@ class WriteQueue:
         while self.is_backed_up:
             await self._moved.wait()
 
+    async def until_no_creation_waits(self) -> None:
+        while self._waiting[Urgency.CREATE]:
+            await self._moved.wait()
+
     def _adapt(self, kind: str, began: float, stood_still: float, error: ClusterError | None = None) -> None:
         """Adapt the limit to one answer. An error that came fast says nothing, unless the server has too many requests.
 

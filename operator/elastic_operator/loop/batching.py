@@ -1,4 +1,4 @@
-"""How long the next pass waits: for more changes, if passes wake each other (156), and for queued writes (181)."""
+"""How long the next pass waits: for more changes, if passes wake each other (156), and for queued writes (181, 218)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
 BACKED_UP_SECONDS, BACKED_UP_FACTOR, MAX_BACKED_UP_SECONDS = 1.0, 3.0, 5.0
 """See `longest_backed_up`. An edit, or a lost node, waits for the longest of these times at most."""
+LONGEST_FOR_CREATIONS_SECONDS = 0.1
+"""While creations wait for their turn, the next pass begins this long after the last one at the latest (218)."""
 
 
 def longest_backed_up(took: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from elastic_api.status import JobStatus
 from elastic_operator.build.request import BuildSettings
@@ -88,7 +87,12 @@ def make_controller(
         now=clock.time,
         on_change=awake.set,
     )
-    logs = FailureLogs(session, partial(_main_container, stores), dirty_jobs, awake.set)
+
+    def container_of(pod_uid: str) -> str:
+        pod = stores.pods.get(pod_uid)
+        return main_container_name(pod) if pod else MAIN_CONTAINER
+
+    logs = FailureLogs(session, container_of, dirty_jobs, awake.set)
     poller = MasterPoller(dirty_jobs, now=clock.time, on_change=awake.set, stepped=lambda: clock.stepped)
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
     answers = DryRunAnswers(dirty_jobs, reader.external_changes.note_change)
@@ -166,11 +170,5 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_not_backed_up=session.writes.until_not_backed_up,
-        note_standstill=session.writes.note_standstill,
+        writes=session.writes,
     )
-
-
-def _main_container(stores: Stores, pod_uid: str) -> str:
-    pod = stores.pods.get(pod_uid)
-    return main_container_name(pod) if pod else MAIN_CONTAINER

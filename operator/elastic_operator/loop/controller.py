@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.waiting import cancel_and_wait, wait_with_timeout
+from elastic_operator.cluster.waiting import cancel_and_wait, wait_for_first, wait_with_timeout
+from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.batching import Batching, longest_backed_up
+from elastic_operator.loop.batching import LONGEST_FOR_CREATIONS_SECONDS, Batching, longest_backed_up
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -79,10 +80,7 @@ class Controller:
     on_decisions: Callable[[PassDecisions], None]
     """Called at the end of each pass with its decisions."""
     of_jobs: Sequence[PerJobMemory]
-    until_not_backed_up: Callable[[], Awaitable[None]]
-    """Waits while more deletions and changes are queued than may be in flight (181)."""
-    note_standstill: Callable[[float], None]
-    """Called with the seconds of each pass: answers that came meanwhile seem later (210)."""
+    writes: WriteQueue
 
     def __post_init__(self) -> None:
         self._stepped = self.clock.stepped
@@ -108,17 +106,15 @@ class Controller:
                 await self._read_ahead()
                 started = time.monotonic()
                 wake_up = self._guarded_pass()
-                took = time.monotonic() - started
-                self.note_standstill(took)
+                took = (ended := time.monotonic()) - started
+                self.writes.note_standstill(took)  # answers that came meanwhile seem later (210)
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 if wake_up is None:
                     woken_by = PassReason.ERROR
                     await asyncio.sleep(AFTER_ERROR_SECONDS)
                     continue
                 await asyncio.sleep(self._batching.delay(took, woken=self.awake.is_set(), now=time.monotonic()))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(longest_backed_up(took)):
-                        await self.until_not_backed_up()
+                await self._wait_for_writes(ended, took)
                 await wait_with_timeout(self.awake, wake_up.due_monotonic - time.monotonic())
                 woken_by = PassReason.EVENT if self.awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
@@ -129,6 +125,21 @@ class Controller:
             await self.dry_runs.stop()
             await self.logs.stop()
             await cancel_and_wait([forecasting])
+
+    async def _wait_for_writes(self, ended: float, took: float) -> None:
+        """Wait while writes of the passes so far are queued. The last pass `ended` (monotonic) after `took` seconds.
+
+        A job that is new, edited or ended does not wait for creations. New jobs that are placed in one pass would each
+        get their first pod before any of them grows, and so spread over more nodes than one after the other.
+        """
+        await wait_for_first(
+            self.writes.until_no_creation_waits(),
+            self.view.reader.external_changes.noted.wait(),
+            seconds=ended + LONGEST_FOR_CREATIONS_SECONDS - time.monotonic(),
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_backed_up(took)):
+                await self.writes.until_not_backed_up()
 
     async def close(self) -> None:
         """Unsubscribe from the stores, which live longer than this controller."""
@@ -150,8 +161,9 @@ class Controller:
         """
         try:
             self._forget_deleted()
-            for _ in self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time())):
-                await asyncio.sleep(0)
+            with closing(self.planner.jobs.read_ahead(self.view.refresh_contexts(self.clock.time()))) as reading:
+                for _ in reading:
+                    await asyncio.sleep(0)
         except Exception:  # an error at a job comes again in the pass, which logs it
             log.debug("reading jobs ahead failed; the next pass reads all at once", exc_info=True)
 
@@ -180,7 +192,7 @@ class Controller:
             allocation = decisions.allocation
             if decisions.is_new:
                 self.forecasts.note_allocation()
-                self.reconciler.reason_messages.add(allocation)
+                self.reconciler.reason_messages.note_allocation()
                 self._report_safely(lambda: self._take_note(decisions))
             self._forget_deleted()
             self._keep_places(allocation, now)

@@ -131,9 +131,7 @@ class Reconciler:
             self._leave_in_quarantine(obs, allocation, now)
 
     def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Release the job's pods if others are entitled to their GPUs. The status says why the operator does nothing
-        else for the job.
-        """
+        """Release the job's pods if others are entitled to their GPUs. The status says why nothing else is done."""
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
@@ -183,7 +181,7 @@ class Reconciler:
     def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self.planner.plans.note(planned)
-        self.reason_messages.note_renewed(planned.obs.job.uid)
+        self.reason_messages.note_planned(planned.obs.job.uid, allocated=planned.assignment is not None)
         try:
             self.on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass

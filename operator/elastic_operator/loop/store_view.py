@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from elastic_operator.cluster import objects
@@ -87,7 +87,7 @@ class StoreView:
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
         if self.reader.external_changes.since != last_change:
-            self._dirty_jobs.mark(*self.reader.specs.on_hold())
+            self._dirty_jobs.mark(*self.reader.specs.on_hold)
         self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
@@ -96,7 +96,6 @@ class StoreView:
         self._dirty_jobs.mark_all()
 
     def read_again(self, uids: Iterable[str]) -> None:
-        """Read these jobs again."""
         self._dirty_jobs.mark(*uids)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -124,21 +123,26 @@ class StoreView:
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         return self.reader.jobs.job(body, pods, self._feedback(uid, meta.generation))
 
-    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:
-        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs that are deleted meanwhile are left
-        out.
-        """
+    def take_unread(self, is_observed: Callable[[str], bool]) -> Generator[str]:
         changed, has_read = self._dirty_jobs.peek(), self.reader.specs.has_read
         uids = self.jobs() if changed is None else sorted(self.jobs() & changed)
-        found = [
-            uid
+        found = {
+            uid: None
             for uid in uids
             if (body := self._stores.jobs.get(uid)) is not None and not (is_observed(uid) and has_read(body))
-        ]
-        for uid in found if len(found) > FEW_JOBS else ():
-            body = self._stores.jobs.get(uid)
-            if body is not None and self._is_mine(body):
-                yield uid
+        }
+        if len(found) <= FEW_JOBS:
+            return
+        self._dirty_jobs.take()  # what is not read here stays marked
+        self._dirty_jobs.mark(*(key for key in (uids if changed is None else changed) if key not in found))
+        try:
+            while found:
+                body = self._stores.jobs.get(uid := next(iter(found)))
+                if body is not None and self._is_mine(body):
+                    yield uid
+                del found[uid]
+        finally:
+            self._dirty_jobs.mark(*found)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

@@ -1,8 +1,7 @@
 """Prometheus metrics of the operator process, in base units and with bounded labels.
 
 Events are counted where they happen (`Metrics`). The present state is read when Prometheus asks (`OperatorStats`), so
-that the series of a deleted object end, too (74). The help texts are the documentation: docs/metrics.md is made from
-them.
+that the series of a deleted object end, too (74). docs/metrics.md is made from the help texts.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ class Metrics(Counters):
 
 
 class _Shown(Collector):
-    """The stats, for prometheus_client. Only the process that leads has those of jobs and policies, so that they count
-    once (75).
-    """
+    """The stats, for prometheus_client. Only a leader has those of jobs and policies, so that they count once (75)."""
 
     def __init__(self, stats: OperatorStats) -> None:
         self._stats = stats

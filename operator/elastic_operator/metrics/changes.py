@@ -23,9 +23,8 @@ RESIZES = {
 class JobChanges:
     """The news of one write.
 
-    `resizes` are (direction, reason). `failures` and `losses` are the restarts by cause. `pauses` and `lost_steps` are
-    the costs of changes of size. `queue_wait` is the seconds that the job had waited when it got its pods, None if it
-    did not.
+    `resizes` are (direction, reason), `failures` and `losses` the restarts by cause, `pauses` and `lost_steps` the
+    costs of changes of size, `queue_wait` the seconds that the job had waited when it got its pods, None if it did not.
     """
 
     resizes: tuple[tuple[str, str], ...] = ()

@@ -6,6 +6,7 @@ Every value that a label may have is there from the start, at 0, so that `increa
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from importlib.metadata import version
 
@@ -67,9 +68,7 @@ class Counters:
         self._of_reclaim()
 
     def count_request(self, verb: str, code: str) -> None:
-        """Count a request to the API server by its outcome: an HTTP status, or a word for none. Any thread
-        may call it.
-        """
+        """Count a request to the API server by its outcome: an HTTP status, or a word. Any thread may call it."""
         self.api_requests.labels(verb, code).inc()
 
     def count_job(self, changes: JobChanges) -> None:
@@ -115,9 +114,8 @@ class Counters:
             " (a retry, a status or a message is due), of an object in quarantine, of a dry run, of the resync, of the"
             " ledger (a pod is overdue, or was not created), or the longest wait.",
             "reason",
+            [(reason,) for reason in PassReason],
         )
-        for reason in PassReason:
-            self.passes_by_reason.labels(reason)
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",
@@ -135,24 +133,22 @@ class Counters:
             "Internal errors of the operator at one object, which it quarantined while it served all others; the log"
             " names the object.",
             "kind",
+            [(kind,) for kind in WATCHED_KINDS],
         )
-        for kind in WATCHED_KINDS:
-            self.internal_errors.labels(kind)
 
     def _of_jobs(self) -> None:
         self.resizes = self._counter(
-            "resizes", "Planned changes of jobs' sizes, by the reason in their history.", "direction reason"
+            "resizes",
+            "Planned changes of jobs' sizes, by the reason in their history.",
+            "direction reason",
+            [(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons],
         )
-        for direction, reasons in RESIZES.items():
-            for reason in reasons:
-                self.resizes.labels(direction, reason)
         self.restarts = self._counter(
             "restarts",
             "Unplanned changes of jobs: failure (a script or its launcher failed), loss (pods lost; each counts).",
             "cause",
+            [("failure",), ("loss",)],
         )
-        for cause in ("failure", "loss"):
-            self.restarts.labels(cause)
         self.resize_pause = self._histogram(
             "resize_pause_seconds", "Time without a step, per change of size; Elastic mode.", PAUSE
         )
@@ -174,10 +170,11 @@ class Counters:
             "What-if answers and estimates that failed by an internal error of the operator; the log has the error.",
         )
         self.what_ifs = self._counter(
-            "what_ifs", "Answered what-if questions of suspended jobs, by whether their minimum would start.", "fits"
+            "what_ifs",
+            "Answered what-if questions of suspended jobs, by whether their minimum would start.",
+            "fits",
+            [("true",), ("false",)],
         )
-        for fits in ("true", "false"):
-            self.what_ifs.labels(fits)
         self.start_estimates = self._counter("start_estimates", "Estimated starts that waiting jobs got.")
         self.start_estimate_ratio = self._histogram(
             "start_estimate_ratio",
@@ -216,8 +213,12 @@ class Counters:
             "Jobs whose pods wait to be evicted until the API server has answered the dry runs of the preemptors.",
         )
 
-    def _counter(self, name: str, about: str, labels: str = "") -> Counter:
-        return Counter(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)
+    def _counter(self, name: str, about: str, labels: str = "", values: Iterable[Sequence[str]] = ()) -> Counter:
+        """A counter with these labels; all their `values` are there from the start."""
+        made = Counter(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)
+        for each in values:
+            made.labels(*each)
+        return made
 
     def _gauge(self, name: str, about: str, labels: str = "") -> Gauge:
         return Gauge(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)

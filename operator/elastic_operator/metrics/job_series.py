@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from elastic_api.status import ConditionType
 from elastic_operator.metrics.job_times import TIME_KINDS
-from elastic_operator.metrics.stats import PREFIX, JobStats
-from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.metrics.stats import PREFIX, Family, JobStats, family
+from elastic_operator.plan.facts.group_report import Goodput
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import NodeState, is_running
 
@@ -26,12 +26,8 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
     yield _status(jobs)
     yield _pods(jobs)
     for kind, name, about, of in EACH_JOB:
-        family = kind(f"{PREFIX}{name}", about, labels=JOB)
-        for job in jobs:
-            if (value := of(job)) is not None:
-                family.add_metric(_name(job), value)
-        yield family
-    yield from _training(jobs)
+        values = ((_name(job), of(job)) for job in jobs)
+        yield family(kind, name, about, JOB, ((labels, value) for labels, value in values if value is not None))
     yield _time(jobs)
     yield from _totals(jobs)
 
@@ -49,28 +45,23 @@ def _totals(jobs: list[JobStats]) -> Iterator[Metric]:
 
 
 def _by_status(jobs: list[JobStats]) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}jobs", "Jobs by the reason of Ready.", labels=["status"])
-    for status, count in sorted(Counter(_reason(job, ConditionType.READY) for job in jobs).items()):
-        family.add_metric([status], count)
-    return family
+    counted = Counter(_reason(job, ConditionType.READY) for job in jobs)
+    samples = (([status], count) for status, count in sorted(counted.items()))
+    return family(GaugeMetricFamily, "jobs", "Jobs by the reason of Ready.", ["status"], samples)
 
 
 def _info(jobs: list[JobStats]) -> Metric:
     about = "1 for each job: its quota policy (empty: none covers its namespace) and its runtime.mode."
-    family = GaugeMetricFamily(f"{PREFIX}job_info", about, labels=[*JOB, "policy", "mode"])
-    for job in jobs:
-        spec = job.obs.job.spec
-        family.add_metric([*_name(job), job.policy, str(spec.runtime.mode) if spec else ""], 1)
-    return family
+    specs = ((job, job.obs.job.spec) for job in jobs)
+    samples = (([*_name(job), job.policy, str(spec.runtime.mode) if spec else ""], 1) for job, spec in specs)
+    return family(GaugeMetricFamily, "job_info", about, [*JOB, "policy", "mode"], samples)
 
 
 def _status(jobs: list[JobStats]) -> Metric:
     about = "1 for each job: the reason of Ready (STATUS), and of FullSize (LIMITED BY; empty when it has ended)."
-    family = GaugeMetricFamily(f"{PREFIX}job_status", about, labels=[*JOB, "status", "limited_by"])
-    for job in jobs:
-        labels = [*_name(job), _reason(job, ConditionType.READY), _reason(job, ConditionType.FULL_SIZE)]
-        family.add_metric(labels, 1)
-    return family
+    shown = (ConditionType.READY, ConditionType.FULL_SIZE)
+    samples = (([*_name(job), *(_reason(job, kind) for kind in shown)], 1) for job in jobs)
+    return family(GaugeMetricFamily, "job_status", about, [*JOB, "status", "limited_by"], samples)
 
 
 def _pods(jobs: list[JobStats]) -> Metric:
@@ -78,12 +69,9 @@ def _pods(jobs: list[JobStats]) -> Metric:
         "Pods of a job that has not ended: minimum and maximum (from its spec), target (granted now), running (the main"
         " container runs) and ready."
     )
-    family = GaugeMetricFamily(f"{PREFIX}job_pods", about, labels=[*JOB, "state"])
-    for job in jobs:
-        if not job.status.finished:
-            for state, count in _counts(job):
-                family.add_metric([*_name(job), state], count)
-    return family
+    unfinished = [job for job in jobs if not job.status.finished]
+    samples = (([*_name(job), state], count) for job in unfinished for state, count in _counts(job))
+    return family(GaugeMetricFamily, "job_pods", about, [*JOB, "state"], samples)
 
 
 def _counts(job: JobStats) -> Iterator[tuple[str, int]]:
@@ -96,9 +84,17 @@ def _counts(job: JobStats) -> Iterator[tuple[str, int]]:
     yield "ready", job.status.ready_replicas
 
 
-EACH_JOB: tuple[
-    tuple[type[GaugeMetricFamily] | type[CounterMetricFamily], str, str, Callable[[JobStats], float | None]], ...
-] = (
+def _reported(name: str) -> Callable[[JobStats], float | None]:
+    """The value of that name in the master's last report, else the last one in the status."""
+
+    def value(job: JobStats) -> float | None:
+        found: Goodput | float | None = getattr(report_of(job.obs) or job.status.training, name, None)
+        return found.share if isinstance(found, Goodput) else found
+
+    return value
+
+
+EACH_JOB: tuple[tuple[type[Family], str, str, Callable[[JobStats], float | None]], ...] = (
     (
         GaugeMetricFamily,
         "job_world_size",
@@ -124,51 +120,45 @@ EACH_JOB: tuple[
         "Planned changes of a job's size. From its status, so it outlives the operator.",
         lambda job: job.obs.job.status.resizes,
     ),
-)
-
-
-TRAINING = (
-    ("job_step", "Completed optimizer steps, as the job's master reported within the last half minute; Elastic mode."),
-    ("job_epoch", "Completed passes over the data; scripts that use the library."),
-    ("job_loss", "The loss that the script last reported, if it is a finite number; scripts that use the library."),
     (
+        GaugeMetricFamily,
+        "job_step",
+        "Completed optimizer steps, as the job's master reported within the last half minute; Elastic mode.",
+        _reported("step"),
+    ),
+    (
+        GaugeMetricFamily,
+        "job_epoch",
+        "Completed passes over the data; scripts that use the library.",
+        _reported("epoch"),
+    ),
+    (
+        GaugeMetricFamily,
+        "job_loss",
+        "The loss that the script last reported, if it is a finite number; scripts that use the library.",
+        _reported("loss"),
+    ),
+    (
+        GaugeMetricFamily,
         "job_goodput_ratio",
         "The share of time (0 to 1) spent in steps that counted, since the master's first training process started;"
         " scripts that use the library.",
+        _reported("goodput"),
     ),
-    ("job_last_checkpoint_step", "The step of the newest complete checkpoint; Elastic mode."),
     (
+        GaugeMetricFamily,
+        "job_last_checkpoint_step",
+        "The step of the newest complete checkpoint; Elastic mode.",
+        _reported("last_checkpoint_step"),
+    ),
+    (
+        GaugeMetricFamily,
         "job_last_progress_timestamp_seconds",
         "When this process last saw the step advance or another master begin; not while the job waits for GPUs; Elastic"
         " mode.",
+        lambda job: job.moved_at if not job.status.finished else None,
     ),
 )
-
-
-def _training(jobs: list[JobStats]) -> Iterator[Metric]:
-    families = {name: GaugeMetricFamily(f"{PREFIX}{name}", about, labels=JOB) for name, about in TRAINING}
-    for job in jobs:
-        for name, value in _progress(job, report_of(job.obs)):
-            if value is not None:
-                families[name].add_metric(_name(job), value)
-    yield from families.values()
-
-
-def _progress(job: JobStats, report: GroupReport | None) -> Iterator[tuple[str, float | None]]:
-    """The value in the master's last report, else the last one in the status."""
-    if report is not None:
-        yield "job_step", report.step
-        yield "job_epoch", report.epoch
-        yield "job_loss", report.loss
-        yield "job_goodput_ratio", report.goodput.share if report.goodput else None
-        yield "job_last_checkpoint_step", report.last_checkpoint_step
-    elif (training := job.status.training) is not None:
-        yield "job_step", training.step
-        yield "job_epoch", training.epoch
-        yield "job_goodput_ratio", training.goodput
-        yield "job_last_checkpoint_step", training.last_checkpoint_step
-    if not job.status.finished:
-        yield "job_last_progress_timestamp_seconds", job.moved_at
 
 
 def _time(jobs: list[JobStats]) -> Metric:
@@ -178,11 +168,8 @@ def _time(jobs: list[JobStats]) -> Metric:
         " all others it follows the reason of Ready: Queued and Suspended are waiting, Starting and Rendezvousing"
         " startup, Resizing reform, Restarting lost, Running and Degraded productive; there checkpoint stays 0."
     )
-    family = CounterMetricFamily(f"{PREFIX}job_time_seconds", about, labels=[*JOB, "kind"])
-    for job in jobs:
-        for kind in TIME_KINDS:
-            family.add_metric([*_name(job), kind], job.seconds.get(kind, 0.0))
-    return family
+    samples = (([*_name(job), kind], job.seconds.get(kind, 0.0)) for job in jobs for kind in TIME_KINDS)
+    return family(CounterMetricFamily, "job_time_seconds", about, [*JOB, "kind"], samples)
 
 
 def _name(job: JobStats) -> tuple[str, str]:

@@ -1,8 +1,7 @@
 """How each job spends its time, and when its training last moved, as seen by this process.
 
-A script that uses the library keeps an account of its own time, which its launcher reports; then the account counts.
-For all other jobs, the reason of Ready gives the kind of each moment. Waiting is never in an account, because nothing
-runs then.
+A script that uses the library keeps an account of its own time, which its launcher reports and which counts then. For
+all other jobs, the reason of Ready gives the kind of each moment. Waiting is never in an account.
 """
 
 from __future__ import annotations
@@ -122,8 +121,7 @@ def _spend(job: _TimesOfJob, now: float) -> None:
 def _take_account(job: _TimesOfJob, report: GroupReport) -> None:
     """Count the news in the master's account.
 
-    The time in its first account was counted by phases already. An account that is smaller than the last one is of a
-    new process.
+    The time in its first account was counted by phases already. A smaller account is of a new process.
     """
     account = report.goodput
     if account is None:

@@ -5,14 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.job.observation import Observation
 
 PREFIX = "elastic_pytorch_"
 """The beginning of every metric's name."""
+Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
+
+
+def family(
+    kind: type[Family], name: str, about: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> Family:
+    """The metric of that name with these samples: the values of its labels, and its value."""
+    made = kind(f"{PREFIX}{name}", about, labels=labels)
+    for values, value in samples:
+        made.add_metric(values, value)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

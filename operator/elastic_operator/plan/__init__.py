@@ -69,7 +69,7 @@ Of one allocation:
 
 Of taking GPUs:
     preempt         decide to delete pods for a preemptor (kueue: preempt)
-    futile          of a preemption: the preemptor did not use the room (112, 139)
+    futile          of a preemption: the preemptor did not use the room (112, 139, 219)
     eviction        the deletion of a pod for another team or for a foreign pod (kueue: evict)
     grace           the time that any deleted pod gets to end: at most reclaim.gracePeriodSeconds of the team's policy,
                     else the setting (`grace_ceiling` in `read.job_contexts`). At a deletion `loop.writes.plan_executor`

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
+from operator import attrgetter
 
-from elastic_operator.memory import DelayQueue
+from elastic_operator.memory import Changes, DelayQueue
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.team import Team
@@ -17,17 +18,18 @@ class ChangeTimes:
     """
 
     def __init__(self) -> None:
+        self._changes = Changes[JobDemand](attrgetter("uid"))
         self._demands: dict[str, JobDemand] = {}
         self._times = DelayQueue()
 
     def next(self, inputs: AllocationInputs) -> float:
         """When (epoch seconds) time alone may change the allocation of this input next; infinity for never."""
-        changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
-        self._demands.update(changed)
-        if len(self._demands) > len(inputs.jobs):
-            for uid in self._demands.keys() - {job.uid for job in inputs.jobs}:
-                del self._demands[uid]
-                self._times.drop(uid)
+        gone, new = self._changes.take(inputs.jobs)
+        for job in gone:
+            del self._demands[job.uid]
+            self._times.drop(job.uid)
+        changed = {job.uid: job for job in new}
+        self._demands |= changed
         for uid in {*changed, *self._times.due(inputs.now)}:
             job = self._demands[uid]
             times = _change_times(job, inputs.teams.team_of(job.namespace), inputs)
@@ -40,8 +42,7 @@ def _change_times(job: JobDemand, team: Team, inputs: AllocationInputs) -> Itera
     if job.failed is not None:
         yield job.failed.until
     yield job.next_growth(inputs.now)
-    yield job.may_preempt_at
-    yield job.yields_until
+    yield job.bar.until
     if job.node_request is not None:
         yield job.node_request.begins_at
     if job.lacks_minimum:

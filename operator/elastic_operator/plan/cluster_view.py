@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -42,9 +42,9 @@ class ClusterView(Protocol):
     def read_job(self, uid: str) -> Job:
         """The facts of that job, made anew."""
 
-    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:
-        """The jobs (uids) whose present state is not read or not observed yet, if there are many; without those that
-        are deleted meanwhile.
+    def take_unread(self, is_observed: Callable[[str], bool]) -> Generator[str]:
+        """The new or changed jobs (uids), if there are many; without those that are deleted meanwhile. `take_dirty`
+        leaves them out, unless they change later, or the caller closes the generator before it asks for the next one.
         """
 
     def shape(self, job: Job) -> JobShape:

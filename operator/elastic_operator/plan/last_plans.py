@@ -66,8 +66,11 @@ class LastPlans:
         """The jobs (uids) that need another plan, or at which the allocation raises an error. First come the postponed
         ones, then those that are outdated longest. `is_new`: the allocation is not the one of the last call.
         """
-        some = all_obs if is_new else self._due.due(at)
-        for uid in dict.fromkeys((*self._outdated, *some)):
+        changed = allocation.reassigned if is_new else frozenset()
+        in_order = [uid for uid in all_obs if uid in changed] if changed else []
+        for uid in dict.fromkeys((*self._outdated, *in_order, *self._due.due(at))):
+            if uid not in all_obs:
+                continue
             try:
                 if self._is_up_to_date(all_obs[uid], allocation, at):
                     self._outdated.pop(uid, None)

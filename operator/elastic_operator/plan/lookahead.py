@@ -24,10 +24,11 @@ from math import inf
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.node import UNUSED, Node, NodeUse
 from elastic_operator.plan.facts.text import pods
@@ -68,9 +69,11 @@ class LookaheadAllocator:
     def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         withheld: dict[str, str] = {}
+        changed: set[Entry] = set()
         self._forget_old(inputs.now)
         for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(inputs, withheld))
+            changed |= allocation.changed_entries
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
             after = _with_bars(carried_out(inputs, allocation), allocation.waiting_for_gangs)
@@ -79,7 +82,7 @@ class LookaheadAllocator:
             if more.keys() <= withheld.keys():
                 break
             withheld |= more
-        allocation.withheld = withheld
+        allocation.withheld, allocation.changed_entries = withheld, changed
         times = (self._withheld[uid].since + PATIENCE_SECONDS for uid in withheld)
         self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation
@@ -134,10 +137,8 @@ def _with_bars(inputs: AllocationInputs, uids: Collection[str]) -> AllocationInp
     """The input in which these jobs preempt no pods. They wait for gangs, which have their nodes only later (217)."""
     if not uids:
         return inputs
-    bar = PreemptionBar.GANG_FIRST
-    return replace(
-        inputs, jobs=tuple(replace(job, preemption_bar=bar) if job.uid in uids else job for job in inputs.jobs)
-    )
+    bar = Bar(PreemptionBar.GANG_FIRST)
+    return replace(inputs, jobs=tuple(replace(job, bar=bar) if job.uid in uids else job for job in inputs.jobs))
 
 
 def _frozen(job: JobDemand) -> JobDemand:

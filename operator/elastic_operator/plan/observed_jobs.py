@@ -5,13 +5,14 @@ Only jobs that have changed, or that time alone may change, are observed again (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from math import floor, inf
+from math import inf
 
 from elastic_operator.memory import DelayQueue, SingleCache
 from elastic_operator.plan.cluster_view import ClusterView
-from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.job import FaultStage, Job, OwnPod
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import demand_of, with_members
@@ -86,7 +87,7 @@ def _demand_with(
         demand = with_members(demand, assumed)
     if obs.job.needs_edit or obs.status.held_until:
         demand = frozen_demand(demand)
-    return demand if bar is None else replace(demand, preemption_bar=bar)
+    return demand if bar is None else replace(demand, bar=Bar(bar))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class ObservedJobs:
             to_delete = tuple(deletion.pod for one in all_obs.values() for deletion in one.to_delete)
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
-            demands = tuple(demand for demand in all_demands.values() if demand is not None)
+            demands = tuple([demand for demand in all_demands.values() if demand is not None])
             before = _members_of(self.demand_of[uid] for uid in demand_of if uid in self.demand_of)
             after = _members_of(demand_of.values())
             members = members if before == after else (members - before) | after
@@ -149,6 +150,8 @@ class JobObserver:
         """The jobs of the last pass."""
         self._observe_at = DelayQueue()
         """When (epoch seconds) a job is observed even without a change in the view; -inf: in the next pass."""
+        self._read_ahead: dict[str, None] = {}
+        """The jobs (uids) that were read ahead since the last pass."""
 
     def forget(self) -> None:
         """Forget what was observed, so that the next pass observes all jobs, and plans for them again."""
@@ -164,17 +167,18 @@ class JobObserver:
                 self._observe_at.set(uid, -inf)
                 self._plans.requeue(uid)
 
-    def read_ahead(self, view: ClusterView) -> Iterator[None]:
-        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
-
-        A job that changes between two steps is observed again. Deleted jobs are forgotten.
+    def read_ahead(self, view: ClusterView) -> Generator[None]:
+        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations, also if
+        they are some seconds old by then. It observes a job again that has changed since. Deleted jobs are forgotten.
         """
         if (uids := view.jobs()) is not self._observed.uids:
             self._forget_deleted(uids)
-        for uid in view.unread(self._is_observed):
-            self._observe(view, uid)
-            self._demand(view, uid)
-            yield
+        with closing(view.take_unread(self._is_observed)) as unread:
+            for uid in unread:
+                self._observe(view, uid)
+                self._demand(view, uid)
+                self._read_ahead[uid] = None
+                yield
 
     def _is_observed(self, uid: str) -> bool:
         memory = self._memories.get(uid)
@@ -187,8 +191,10 @@ class JobObserver:
             self._observe(view, uid)
         for uid in uids:
             self._demand(view, uid)
-        self._observed = self._observed.renewed(view.jobs(), uids, self._memories)
-        self._plans.note_observed(uids)
+        observed = {**self._read_ahead, **dict.fromkeys(uids)}
+        self._read_ahead = {}
+        self._observed = self._observed.renewed(view.jobs(), observed, self._memories)
+        self._plans.note_observed(observed)
         return self._observed
 
     def quarantine(
@@ -217,6 +223,7 @@ class JobObserver:
         for uid in self._memories.keys() - set(uids):
             del self._memories[uid]
             self._observe_at.drop(uid)
+            self._read_ahead.pop(uid, None)
             self._plans.drop(uid)
 
     def _observe(self, view: ClusterView, uid: str) -> None:
@@ -259,10 +266,9 @@ class JobObserver:
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless the
-    status must be written before all other writes.
+    A status that is not written yet keeps the times of this observation, however long its write is queued, unless it
+    must be written before all other writes (220).
     """
     if obs.write_status_first:
         return -inf
-    until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
-    return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)
+    return min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)

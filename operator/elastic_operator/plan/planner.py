@@ -26,7 +26,7 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
-from elastic_operator.plan.observed_jobs import JobObserver, ObservedJobs
+from elastic_operator.plan.observed_jobs import JobObserver
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -82,12 +82,10 @@ class Planner:
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], AllocationInputs]:
-        """All jobs (by uid) as they are now, and the input to allocate from."""
+        """All jobs (by uid) as they are now, and the input to allocate from: the last one while nothing but time
+        differs.
+        """
         jobs = self.jobs.observe(view)
-        return jobs.obs, self._take_inputs(view, jobs)
-
-    def _take_inputs(self, view: ClusterView, jobs: ObservedJobs) -> AllocationInputs:
-        """The input to allocate from; the last one while nothing but time differs."""
         inputs = AllocationInputs(
             now=view.now,
             nodes=view.nodes(jobs.members, jobs.to_delete),
@@ -97,7 +95,9 @@ class Planner:
             foreign_pods=view.foreign_pods(),
         )
         last = self.decided.inputs if self.decided is not None else None
-        return last if last is not None and replace(inputs, now=last.now) == last else inputs
+        if last is not None and replace(inputs, now=last.now) == last:
+            inputs = last
+        return jobs.obs, inputs
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -146,6 +146,7 @@ class Planner:
             self._change_times.next(to_allocate),
             now + reclaim.seconds_until_capacity(allocation),
             self._allocator.again_at_epoch,
+            *(one.gangs_first_until for one in (allocation, report_only) if one is not None),
         )
         self.decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self.decided

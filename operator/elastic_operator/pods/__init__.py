@@ -1,5 +1,4 @@
-"""Reads from pods: their logs, and their launchers' status. Tenants are asked in turn, and no answer is believed
-unchecked.
+"""Reads from pods: their logs, and their launchers' status. Tenants are asked in turn, and every answer is checked.
 
     master_poller   the reports of the launchers of Elastic jobs
     launcher_target which pod is asked, and how often

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
-from elastic_operator.cluster.api_requests import read_log_tail
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.pod_requests import read_log_tail
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.memory import DirtyJobs
@@ -33,9 +33,7 @@ MAX_LOGS_OF_NAMESPACE = 4
 MAX_OF_JOB = 3
 LOG_READ_SECONDS = 3.0
 WAIT_SECONDS = 15.0
-"""A pod that has waited this long for its turn counts as silent, because its job must not wait for other jobs'
-kubelets.
-"""
+"""A pod that has waited this long for its turn counts as silent: its job must not wait for other jobs' kubelets."""
 KEPT_BYTES = 4 << 20
 
 
@@ -69,14 +67,17 @@ class FailureLogs:
         self._turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods as the planner may see them: failed, with the content of their logs, or not failed yet. A
-        standby reads no logs.
+        """The job's pods as the planner may see them: failed, with their logs, or not yet. A standby reads no logs, so
+        its first pass as the leader reads the job again.
         """
         failed = list(filter(_is_worth_reading, pods))
         if not failed:
             return pods
+        unread = [pod for pod in failed if pod.uid not in self._contents]
         if self.session.remaining() > 0:
-            self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
+            self._begin(job_uid, namespace, unread)
+        elif unread:
+            self.dirty_jobs.mark(job_uid)
         self._note_use(failed)
         return tuple(self._with_log(pod) if _is_worth_reading(pod) else pod for pod in pods)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import asdict
 
 from elastic_api.job import MAX_PROCESSES, MAX_REPLICAS
 from elastic_api.status import MAX_METRICS
@@ -68,8 +69,8 @@ class _Change(_Struct, frozen=True):
     generation: Count
     time: Seconds
     reason: Word
-    to: Pods
-    from_: Pods = msgspec.field(name="from")
+    before: Pods = msgspec.field(name="from")
+    after: Pods = msgspec.field(name="to")
     pause_seconds: Seconds | None = None
     lost_steps: Count | None = None
 
@@ -110,6 +111,11 @@ def read_report(
         or not all(map(is_member_name, status.members))
     ):
         return None
+    training = asdict(status.training) | {
+        "checkpoint_error": _plain(status.training.checkpoint_error) or None,
+        "goodput": _goodput(status.training.goodput),
+        "metrics": _metrics(status.training.metrics),
+    }
     given_up = [(lost.pod, _plain(lost.why)) for lost in status.given_up if is_member_name(lost.pod)]
     return GroupReport(
         master_uid=master_uid,
@@ -121,39 +127,18 @@ def read_report(
         world_size=status.world_size,
         given_up=tuple(given_up[:MAX_GIVEN_UP]),
         unused_flags=tuple(map(_plain, status.unused_flags[:MAX_FLAGS])),
-        step=status.training.step,
-        last_checkpoint_step=status.training.last_checkpoint_step,
-        checkpoint_error=_plain(status.training.checkpoint_error) or None,
-        epoch=status.training.epoch,
-        samples_seen=status.training.samples_seen,
-        loss=status.training.loss,
-        goodput=_goodput(status.training.goodput),
-        progress_percentage=status.training.progress_percentage,
-        estimated_remaining_seconds=status.training.estimated_remaining_seconds,
-        metrics=_metrics(status.training.metrics),
-        changes=tuple(_change(change) for change in status.changes),
+        changes=tuple(GroupChange(**asdict(change)) for change in status.changes),
+        **training,
     )
 
 
 def _goodput(goodput: _Goodput | None) -> Goodput | None:
-    return Goodput(goodput.share, msgspec.structs.asdict(goodput.seconds)) if goodput is not None else None
+    return Goodput(goodput.share, asdict(goodput.seconds)) if goodput is not None else None
 
 
 def _metrics(metrics: tuple[_Metric, ...]) -> tuple[tuple[str, str], ...]:
     plain = {_plain(metric.name)[:MAX_METRIC]: _plain(metric.value)[:MAX_METRIC] for metric in metrics}
     return tuple((name, value) for name, value in plain.items() if name)[:MAX_METRICS]
-
-
-def _change(change: _Change) -> GroupChange:
-    return GroupChange(
-        generation=change.generation,
-        time=change.time,
-        reason=change.reason,
-        before=change.from_,
-        after=change.to,
-        pause_seconds=change.pause_seconds,
-        lost_steps=change.lost_steps,
-    )
 
 
 def _plain(text: str) -> str:

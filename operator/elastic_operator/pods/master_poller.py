@@ -31,18 +31,14 @@ from elastic_worker.contract import STATUS_LIMIT_BYTES
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 30.0
-"""The time between two questions in calm times. If a master has not answered a new leader for this long, it may be out
-of reach for good.
-"""
+"""The time between two questions in calm times. A master that is silent to a new leader for this long may stay so."""
 PROGRESS_SECONDS = 0.75 * POLL_SECONDS
 """A report without news is passed on if it is this much later than the last one. In calm times each report is."""
 FAST_POLL_SECONDS = 1.0
 MASTER_ANSWER_SECONDS = 2.0
 MAX_POLLS_AT_ONCE = 256
 MAX_POLLS_OF_NAMESPACE = 64
-"""A master that does not answer holds a slot for `MASTER_ANSWER_SECONDS`. The masters of one namespace must not take
-all slots.
-"""
+"""A silent master holds a slot for `MASTER_ANSWER_SECONDS`. Those of one namespace must not take all slots."""
 MASTER_SILENT_SECONDS = 75.0
 """A master without an answer for this long is silent: the job says so instead of repeating its last report."""
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0

@@ -1,5 +1,4 @@
-"""Finds out from logs whether the other pods of a Torchrun job are a group of their own, after a node became not Ready
-(146).
+"""Finds out from logs whether the other pods of a Torchrun job are a group, after a node became not Ready (146).
 
 The master's log is read first, and the other logs only if it shows a group of exactly the number of these pods. So a
 group that stands still costs one log every five seconds, and a group that trains on costs each pod's log once. A log
@@ -14,8 +13,8 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
-from elastic_operator.cluster.api_requests import read_log_since
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.pod_requests import read_log_since
 from elastic_operator.cluster.waiting import cancel_and_wait
 from elastic_operator.plan.facts.job import OwnPod, Survivors, TorchrunGroup
 from elastic_operator.pods.failure_logs import MAX_OF_JOB, FailureLogs
@@ -24,9 +23,7 @@ log = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS = 5.0
 BEFORE_SECONDS = 120
-"""Changes of the group up to this long before a node became not Ready may belong to its loss: Kubernetes marks a node
-after 40 or 50 s.
-"""
+"""Changes of the group this long before may belong to the loss of a node: Kubernetes marks it after 40 or 50 s."""
 
 
 @dataclass(slots=True)

@@ -11,29 +11,20 @@ from elastic_api.quantity import amount
 from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition, find_condition
 from elastic_operator.cluster.objects import Node
-from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
+from elastic_operator.cluster.pod import Pod, SelectorTerm, Waiting
 from elastic_operator.plan.facts import node as model
 from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
+from elastic_operator.plan.facts.pod_shape import host_ports
 from elastic_operator.plan.facts.requirements import Load
 from elastic_worker import contract
 from elastic_worker.last_lines import parted
 
-_CLUSTER_REASONS = frozenset(
-    {
-        "NodeAffinity",
-        "NodeLost",
-        "NodePorts",
-        "NodeShutdown",
-        "Preempting",
-        "Shutdown",
-        "Terminated",
-        "TopologyAffinityError",
-        "UnexpectedAdmissionError",
-    }
+_REFUSALS = frozenset(
+    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""The values of status.reason of pods that the kubelet ended or refused, and that did not end by themselves; `OutOf...`
-is such a value, too.
-"""
+"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
+_CLUSTER_REASONS = _REFUSALS | {"NodeLost", "Preempting", "Shutdown", "Terminated"}
+"""The same, and the values of pods that the kubelet ended, and that did not end by themselves."""
 
 EVICTED = "Evicted"
 _NOT_ADMITTED = "The node had condition"
@@ -44,11 +35,6 @@ storage.
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which somebody declares that a node is off, and that its pods may be deleted (86)."""
-
-_REFUSALS = frozenset(
-    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
-)
-"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
@@ -115,14 +101,8 @@ def requests_of(pod: Pod) -> dict[str, int]:
 
 
 def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
-    """The node's ports that the pod's containers use, sidecars included."""
-    sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
-    return frozenset(
-        model.host_port(port.host_ip, port.protocol, port.host_port)
-        for container in (*pod.spec.containers, *sidecars)
-        for port in container.ports or ()
-        if port.host_port
-    )
+    """The node's ports that the pod uses. With hostNetwork, the API server has set each `hostPort`."""
+    return frozenset(host_ports(msgspec.to_builtins(pod.spec)))
 
 
 def node_of(pod: Pod) -> str | None:
@@ -156,22 +136,13 @@ def waits_for_node(pod: Pod) -> bool:
     return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not is_ended(pod)
 
 
-def unschedulable(pod: Pod) -> str:
-    """The scheduler's message while it finds no node for the pod; "" if there is no such message."""
-    return _message_if(pod, failed=False)
-
-
-def scheduler_error(pod: Pod) -> str:
-    """The message of a scheduler that failed at the pod, and will try it again; "" if it did not fail.
-
-    Neither more room nor another pod would help (208).
+def scheduler_messages(pod: Pod) -> tuple[str, str]:
+    """The message of a scheduler that finds no node for the pod, and that of one that failed at the pod and will try it
+    again; "" without such a message. In the second case neither more room nor another pod would help (208).
     """
-    return _message_if(pod, failed=True)
-
-
-def _message_if(pod: Pod, *, failed: bool) -> str:
     tried = _not_placed(pod)
-    return (tried.message or tried.reason) if tried and (tried.reason == "SchedulerError") is failed else ""
+    message = (tried.message or tried.reason) if tried else ""
+    return ("", message) if tried and tried.reason == "SchedulerError" else (message, "")
 
 
 def is_untried(pod: Pod) -> bool:
@@ -289,9 +260,9 @@ def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
 
     `deleting_since` is the time of the deletion's request; the API's deletionTimestamp is the end of the grace.
     """
-    meta, conditions = pod.metadata, pod.status.conditions
+    meta, job, conditions = pod.metadata, pod.metadata.controller, pod.status.conditions
     scheduled = find_condition(conditions, "PodScheduled")
-    tried = _not_placed(pod)
+    tried, (unschedulable, scheduler_error) = _not_placed(pod), scheduler_messages(pod)
     placed = scheduled is not None and scheduled.status == "True"
     ready = find_condition(conditions, "Ready")
     grace = float(meta.deletion_grace_period_seconds) if meta.deletion_grace_period_seconds else 0.0
@@ -317,22 +288,17 @@ def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
         main=main_container(pod),
         disrupted=disruption(pod),
         refused=_was_refused(pod),
-        unschedulable=(message := unschedulable(pod)),
-        unschedulable_since=_time(tried.last_transition_time) if message and tried is not None else None,
-        scheduler_error=scheduler_error(pod),
+        unschedulable=unschedulable,
+        unschedulable_since=_time(tried.last_transition_time) if unschedulable and tried is not None else None,
+        scheduler_error=scheduler_error,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates or ()),
         nnodes=_nnodes(meta.annotations.nnodes),
         template=meta.annotations.template,
         pod_ip=pod.status.pod_ip,
         master_epoch=_number(meta.annotations.master_epoch) if role == contract.ROLE_MASTER else None,
         membership=meta.annotations.membership if role == contract.ROLE_MASTER else "",
-        own_secret=_has_own_secret(meta),
+        own_secret=job is not None and meta.annotations.secret == secret_name(job.name, job.uid),
     )
-
-
-def _has_own_secret(meta: PodMeta) -> bool:
-    job = meta.controller
-    return job is not None and meta.annotations.secret == secret_name(job.name, job.uid)
 
 
 def _number(text: str) -> int | None:

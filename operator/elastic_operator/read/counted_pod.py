@@ -66,18 +66,16 @@ class CountedPod:
             == (other.node, other.uses_node, other.controller_uid, other.own, other.victims)
             and self.plain is other.plain
             and self.load == other.load
-            and self._waits_like(other)
+            and self._parts_that_decide == other._parts_that_decide
         )
 
-    def _waits_like(self, other: CountedPod) -> bool:
-        if not self.waits or not other.waits:
-            return self.waits is other.waits
-        return _parts_that_decide(self.pod) == _parts_that_decide(other.pod)
-
-
-def _parts_that_decide(pod: Pod) -> tuple[object, ...]:
-    """The parts of a foreign pod from which the operator decides about the pod while it waits for GPUs."""
-    return pod.metadata.labels, pod.metadata.annotations, pod.metadata.controller, pod.spec, pod.status
+    @property
+    def _parts_that_decide(self) -> tuple[object, ...] | None:
+        """The parts of a foreign pod from which the operator decides about the pod while it waits for GPUs; None for
+        any other pod.
+        """
+        meta = self.pod.metadata
+        return (meta.labels, meta.annotations, meta.controller, self.pod.spec, self.pod.status) if self.waits else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +95,6 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
     if controller is None or controller.kind != KIND or controller.api_version.partition("/")[0] != GROUP:
         return None
     return controller
-
-
-def unreadable(pod: Pod, load: Load) -> CountedPod:
-    claims = controlling_job(pod)
-    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unreadable=True)
 
 
 def quantities_of(pod: Pod) -> Counter[str]:

@@ -8,6 +8,7 @@ accept pods. The time is in memory only: a new leader begins with the time of it
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from elastic_operator.cluster import objects
@@ -27,7 +28,9 @@ class ExternalChanges:
 
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
-        self._changed = True
+        self.noted = asyncio.Event()
+        """Set from a change of a job, or a noted one, to the next refresh."""
+        self.noted.set()
         self._last_seen: LastSeen[tuple[NodeAvailability, object, Mapping[str, Resources]]] = LastSeen()
         self.since = 0.0
         """The time of the last change, at the last refresh (epoch seconds)."""
@@ -37,21 +40,19 @@ class ExternalChanges:
     def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
         """Find the changes since the last refresh."""
         differs = self._last_seen.changed((availability, policies.in_effect, self._ledger.plain_gpus()))
-        if self._changed or differs:
-            self.since, self._changed = now, False
+        if self.noted.is_set() or differs:
+            self.since = now
+            self.noted.clear()
 
     def note_change(self) -> None:
         """Note a change that no refresh sees: another answer of the API server about a job's pods (139), or any change
         that this process has missed while it stood by.
         """
-        self._changed = True
+        self.noted.set()
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        is_same = old is not None and new is not None and old.has_same_content(new) and _ended_alike(old, new)
-        self._changed = self._changed or not is_same
-
-
-def _ended_alike(old: objects.CustomObject, new: objects.CustomObject) -> bool:
-    """Whether no pod of the job was lost or failed between the two statuses, and the job has not ended."""
-    previous, present = old.status.unpack(), new.status.unpack()
-    return all(previous.get(name) == present.get(name) for name in _UNPLANNED)
+        if old is not None and new is not None and old.has_same_content(new):
+            previous, present = old.status.unpack(), new.status.unpack()
+            if all(previous.get(name) == present.get(name) for name in _UNPLANNED):
+                return
+        self.noted.set()

@@ -51,13 +51,11 @@ class FirstSeen:
         """The time `written`, on the present clock, but no later than the moment when it was first seen."""
         seen = self._seen.pop((uid, written), None)
         if seen is None:
-            seen = self._believed(written) - self.clock.stepped
+            now = self.clock.time()
+            is_too_old = self._passes > 1 and now - written >= LATE_NEWS_SECONDS
+            seen = (now if is_too_old else not_later(written, now)) - self.clock.stepped
         _keep(self._seen, (uid, written), seen)
         return seen + self.clock.stepped
-
-    def _believed(self, written: float) -> float:
-        now = self.clock.time()
-        return now if self._passes > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
         """The pod with corrected times: when it began to wait for a node, and when it began to start on the node.

@@ -64,7 +64,8 @@ class JobContexts:
     def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
         parsed = self._specs.parse(body)
-        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
+        spec, unready = parsed.spec, self._nodes.unready_of(pods)
+        priority = self._priority(spec.priority_class_name if spec is not None else class_named_by(body))
         return JobContext(
             priority=priority.value,
             unready=unready,

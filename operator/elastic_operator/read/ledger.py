@@ -27,7 +27,7 @@ from elastic_operator.plan.facts.node import HostPort, Node, Resources
 from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
-from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unreadable
+from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of
 from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.sums import PodIndex, PodSum
 from elastic_operator.read.terminating_pods import TerminatingPods
@@ -289,7 +289,10 @@ class Ledger:
             is_own = before is not None and before.own is not None and not convert.is_ended(pod)
             if before is not None and is_own and pod.spec.node_name in ("", before.node):
                 return before
-            return unreadable(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
+            load, owner = before.load if before else self._load(quantities_of(pod), EMPTY_SET), controlling_job(pod)
+            return CountedPod(
+                pod, pod.spec.node_name or None, load, owner.uid if owner else None, None, unreadable=True
+            )
 
     def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """Read the pod. Raises any error that its content causes. In most changes the pod's spec is unchanged; then its
@@ -315,25 +318,18 @@ class Ledger:
         return self._last_load.get(parts, lambda: self._load(convert.requests_of(pod), convert.host_ports_of(pod)))
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
-        """A pod of ours; None for foreign pods."""
-        place = self._place_of(pod, owner)
-        if place is None:
+        """A pod of ours; None for foreign pods, even if they name a job."""
+        job = self._job_of(owner.uid) if owner else None
+        if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None
-        role, index = place
-        return convert.own_pod(pod, load, role=role, index=index)
+        place = self._parse(job.metadata.name, pod.metadata.name)
+        return convert.own_pod(pod, load, role=place[0], index=place[1]) if place is not None else None
 
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
         """The load, with one object for equal loads, because the allocator adds up thousands of them in each pass."""
         load = Load(requests, count_gpus(requests, self._gpu_resources), host_ports)
         shared: Load = intern((Load, tuple(sorted(requests.items())), load.gpus, host_ports), load)
         return shared
-
-    def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
-        """Role and index of a pod of ours; None for foreign pods, even if they name a job."""
-        job = self._job_of(owner.uid) if owner else None
-        if job is None or job.metadata.namespace != pod.metadata.namespace:
-            return None
-        return self._parse(job.metadata.name, pod.metadata.name)
 
 
 def _will_never_run(pod: OwnPod) -> bool:

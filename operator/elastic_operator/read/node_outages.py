@@ -38,8 +38,12 @@ class NodeOutages:
     def refresh(self, before: Unready | None, unready: Unready, now: float) -> None:
         """Judge again; `before` are the nodes that were not Ready at the last refresh, None at the first refresh."""
         self._step()
-        back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
-        back = {name: node for name, node in back.items() if _is_recent(node, now) and name not in unready}
+        known = (before or {}).items()
+        just_back = {name: NodeTimes(name, node.since, now) for name, node in known if name not in self._unborn}
+        back = self._back_as_written(now) if before is None else self._back | just_back
+        # Only nodes that came back lately count.
+        recent = (node for node in back.values() if (node.ready_again_since or 0.0) + BACK_SECONDS > now)
+        back = {node.name: node for node in recent if node.name not in unready}
         self._back, was, self.present = back, self.present, None
         self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, unready)} if unready else set()
         if len(unready) + len(back) > MIN_OUTAGE_NODES:
@@ -62,9 +66,6 @@ class NodeOutages:
         with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
         return with_gpus or nodes
 
-    def _just_back(self, before: Unready, now: float) -> dict[str, NodeTimes]:
-        return {name: NodeTimes(name, node.since, now) for name, node in before.items() if name not in self._unborn}
-
     def _back_as_written(self, now: float) -> dict[str, NodeTimes]:
         back: dict[str, NodeTimes] = {}
         for node in self._stored.values():
@@ -80,11 +81,6 @@ class NodeOutages:
         if name in unready:
             return NodeTimes(name, unready[name].since, out_of_service=dead)
         return replace(self._back.get(name, NodeTimes(name)), out_of_service=dead)
-
-
-def _is_recent(node: NodeTimes, now: float) -> bool:
-    """Whether the node came back lately enough to count."""
-    return node.ready_again_since is not None and node.ready_again_since + BACK_SECONDS > now
 
 
 def _is_unborn(node: objects.Node, unready: Unready) -> bool:

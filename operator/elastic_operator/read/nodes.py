@@ -34,14 +34,6 @@ class NodeAvailability(NamedTuple):
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
-class _Refresh(NamedTuple):
-    """The result of a refresh: the revision of the nodes, and those that were not Ready; None before the first one."""
-
-    revision: object = None
-    availability: NodeAvailability = NodeAvailability()
-    unready: Unready | None = None
-
-
 class Nodes:
     """The nodes at the last refresh. A node is read again only when a part of it changes.
 
@@ -58,17 +50,16 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._last = _Refresh()
-        self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
-        self._known: KeyedCache[tuple[object, ...], Node] = KeyedCache()
-        self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
-
-    @property
-    def availability(self) -> NodeAvailability:
+        self.availability = NodeAvailability()
         """The names of the nodes at the last refresh, and the closed ones among them. A quarantined node does not count
         as closed here: the scheduler decides about pods that wait for it.
         """
-        return self._last.availability
+        self._last_revision: object = None
+        self._last_unready: Unready | None = None
+        """The nodes that were not Ready at the last refresh; None before the first one."""
+        self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
+        self._known: KeyedCache[tuple[object, ...], Node] = KeyedCache()
+        self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
 
     def refresh(self, now: float) -> Unready:
         """Read which nodes take new pods, and which are not Ready; returns the latter.
@@ -76,12 +67,13 @@ class Nodes:
         The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
         Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        last, revision = self._last, self._revision()
-        has_news = revision != last.revision
-        availability = self._find_availability() if has_news else last.availability
-        unready = self._find_unready() if has_news or last.unready != {} else {}
-        self.outages.refresh(last.unready, unready, now)
-        self._last = _Refresh(revision, availability, unready)
+        before, revision = self._last_unready, self._revision()
+        has_news = revision != self._last_revision
+        availability = self._find_availability() if has_news else self.availability
+        unready = self._find_unready() if has_news or before != {} else {}
+        self.outages.refresh(before, unready, now)
+        # All at once: if a part has raised an error, the next refresh does everything again.
+        self._last_revision, self.availability, self._last_unready = revision, availability, unready
         return unready
 
     def _find_availability(self) -> NodeAvailability:
@@ -95,12 +87,13 @@ class Nodes:
                 reasons[name] = known[1].why_closed
             else:
                 self._ledger.mark_refused(name)
-                reasons[name] = self._find_why_closed(node)
+                fact = self._attempt(node, partial(convert.node_facts, node))
+                reasons[name] = fact.why_closed if fact is not None else None  # it is quarantined
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...]) -> Unready:
         """The nodes of these pods that were not Ready at the last refresh."""
-        unready = self._last.unready
+        unready = self._last_unready
         found = {pod.node: unready.get(pod.node) for pod in pods if pod.node} if unready else {}
         return {name: node for name, node in found.items() if node is not None}
 
@@ -133,10 +126,6 @@ class Nodes:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
         return self._stored.revision, self._quarantine.revision()
 
-    def _find_why_closed(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined."""
-        return self._attempt(node, lambda: convert.node_facts(node).why_closed)
-
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
@@ -156,18 +145,14 @@ class Nodes:
                 by_node[pod.node] = (*by_node.get(pod.node, ()), pod)
         given_up = {pod.uid for pod in to_delete if pod.deleting_since is None}
         counted_elsewhere = members | given_up if given_up else members
-        stored = self._stored.values()
-        looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
-        nodes = tuple(node for node in looked_at if node is not None)
+        nodes = list[Node]()
+        for stored in self._stored.values():
+            args = stored, counted_elsewhere, by_node.get(stored.metadata.name, ())
+            node = self._attempt(stored, partial(self._with_use, convert.node_facts, *args)) or self._closed(*args)
+            nodes += [node] if node is not None else []
         if len(self._known.items()) > len(nodes):
             self._known.drop_absent({node.name for node in nodes})
-        return nodes
-
-    def _read_node(
-        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[OwnPod, ...]
-    ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, to_delete))
-        return node if node is not None else self._closed(stored, counted_elsewhere, to_delete)
+        return tuple(nodes)
 
     def _closed(self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[OwnPod, ...]) -> Node | None:
         """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
@@ -195,7 +180,7 @@ class Nodes:
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}
-        previous = self._last.unready or {}
+        previous = self._last_unready or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_unready, node, unready))
             if noted is None and name in previous:

@@ -31,7 +31,13 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
     if not class_name:
         return Priority(default_priority(classes))
     if not settings.job_may_name(class_name):
-        return Priority(0, Reason("PriorityClassNotAllowed", _not_allowed(class_name, settings)))
+        allowed = settings.job_priority_class_names
+        instead = f"one of {listed(allowed)}" if allowed else "one whose name does not begin with 'system-'"
+        text = (
+            f"spec.priorityClassName is {class_name!r}, which jobs may not name (the operator's setting"
+            f" jobPriorityClassNames). The job has priority 0. Write {instead}, or leave the field out."
+        )
+        return Priority(0, Reason("PriorityClassNotAllowed", text))
     named = classes.named(class_name)
     if named:
         return Priority(named.value)
@@ -45,13 +51,3 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
 def default_priority(classes: Store[objects.PriorityClass]) -> int:
     """The priority of whatever names no class: that of the cluster's default class, else 0."""
     return next((priority_class.value for priority_class in classes.values() if priority_class.global_default), 0)
-
-
-def _not_allowed(class_name: str, settings: Settings) -> str:
-    """The warning for a job that names a class which the settings do not allow."""
-    allowed = settings.job_priority_class_names
-    instead = f"one of {listed(allowed)}" if allowed else "one whose name does not begin with 'system-'"
-    return (
-        f"spec.priorityClassName is {class_name!r}, which jobs may not name (the operator's setting"
-        f" jobPriorityClassNames). The job has priority 0. Write {instead}, or leave the field out."
-    )

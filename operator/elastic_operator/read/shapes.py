@@ -6,9 +6,9 @@ A shape is kept until one of these changes, because it costs far more to read a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
+from functools import partial
 from typing import Literal, NamedTuple
 
-from elastic_api.job import JobSpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen
@@ -68,19 +68,18 @@ class Shapes:
 
     def shape_of(self, job: Job) -> JobShape:
         """The shapes of the job's pods; the same object while they do not change."""
-        last, _ = self._shapes.peek(job.uid) or (None, None)
-        claims = last.volumes if last is not None and last.generation == job.generation else claims_of(_readable(job))
+        spec, (last, _) = job.spec, self._shapes.peek(job.uid) or (None, None)
+        assert spec is not None, "only a job whose spec can be read has shapes"
+        claims = last.volumes if last is not None and last.generation == job.generation else claims_of(spec)
         volumes = self.volumes(job.namespace, claims)
-        lowest = self._priorities.lowest_of_pods(_readable(job), has_own_class=job.context.has_own_class)
+        lowest = self._priorities.lowest_of_pods(spec, has_own_class=job.context.has_own_class)
         key = _Key(job.generation, job.namespace, volumes, lowest)
-        return self._shapes.get(job.uid, key, self._shape, job, volumes, lowest)
+        make = partial(shape_of_spec, settings=self._settings, volumes=volumes, lowest_priority=lowest)
+        return self._shapes.get(job.uid, key, make, spec, job.uid)
 
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
         """The known facts on the volumes of these claims."""
         return {name: self._claim_state(namespace, name) for name in claims}
-
-    def _shape(self, job: Job, volumes: VolumeFacts, lowest: int) -> JobShape:
-        return shape_of_spec(_readable(job), job.uid, settings=self._settings, volumes=volumes, lowest_priority=lowest)
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self._claims.named(name, namespace)
@@ -88,8 +87,3 @@ class Shapes:
             return "unbound"
         volume = self._volumes.named(claim.spec.volume_name)
         return "bound" if volume and volume.spec.node_affinity is None else "zonal"
-
-
-def _readable(job: Job) -> JobSpec:
-    assert job.spec is not None, "only a job whose spec can be read has shapes"
-    return job.spec

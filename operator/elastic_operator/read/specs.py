@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -64,10 +64,13 @@ class Specs:
         self._equal: WeakValueDictionary[tuple[int, bool, bytes], ParsedSpec] = WeakValueDictionary()
         """The readable specs in use, by generation, whether the job has run, and compressed text (195)."""
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
+        self.on_hold: set[str] = set()
+        """The jobs (uids) whose size is held, by the last status that was read (143)."""
 
     def forget_deleted(self, present: Set[str]) -> None:
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
+        self.on_hold &= present
 
     def parse(self, body: objects.CustomObject) -> ParsedSpec:
         """The job's spec; the same object while its generation does not change."""
@@ -105,11 +108,6 @@ class Specs:
                 raise
             return read({"spec": spec}), unknown
 
-    def class_name(self, body: objects.CustomObject) -> str | None:
-        """The PriorityClass that the job names; if the spec is unreadable, the one of its last readable spec."""
-        spec = self.parse(body).spec
-        return spec.priority_class_name if spec is not None else class_named_by(body)
-
     def status(self, body: objects.CustomObject) -> JobStatus:
         """The job's status, without times that lie too far ahead (29); the same object while it does not change."""
         key = body.metadata.resource_version, self._clock.stepped
@@ -120,14 +118,11 @@ class Specs:
         key, _ = self._statuses.peek(body.metadata.uid) or (None, None)
         return key is not None and key[0] == body.metadata.resource_version
 
-    def on_hold(self) -> Iterator[str]:
-        """The jobs (uids) whose size is held (143)."""
-        return (uid for uid, (_, status) in self._statuses.items() if status.held_until is not None)
-
     def _parse_status(self, body: objects.CustomObject) -> JobStatus:
-        status = parse_status({"status": body.status.unpack()})
+        status, uid = parse_status({"status": body.status.unpack()}), body.metadata.uid
+        (self.on_hold.discard if status.held_until is None else self.on_hold.add)(uid)
         if status.master_lost_time is not None:
-            since = self._first_seen.since(body.metadata.uid, seconds(status.master_lost_time))
+            since = self._first_seen.since(uid, seconds(status.master_lost_time))
             status = status.model_copy(update={"master_lost_time": status_time(since)})
         return not_ahead(status, self._clock.time())
 

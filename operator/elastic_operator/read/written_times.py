@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from elastic_api.status import JobStatus, Retry
+from elastic_operator.attempts import doubled
 from elastic_operator.plan.facts.times import not_later, seconds, status_time
 from elastic_operator.plan.facts.waits import (
     HELD_SECONDS,
@@ -20,7 +21,6 @@ from elastic_operator.plan.facts.waits import (
     WAITS,
     avoided_seconds,
 )
-from elastic_operator.waits import doubled
 
 Part = TypeVar("Part", bound=BaseModel)
 

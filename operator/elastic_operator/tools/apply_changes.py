@@ -68,19 +68,12 @@ def _not_there(snapshot: ClusterSnapshot, changes: Changes) -> Iterator[str]:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def _classes(snapshot: ClusterSnapshot, changes: Changes) -> Store[objects.PriorityClass]:
-    """The PriorityClasses after the changes."""
-    classes: Store[objects.PriorityClass] = Store()
-    known = {each.metadata.name: each for each in snapshot.priority_classes}
-    for each in (known | changes.priority_classes).values():
-        classes.observe(each)
-    return classes
-
-
 def _jobs(snapshot: ClusterSnapshot, changes: Changes, settings: Settings) -> Iterator[SnapshotJob]:
     """The jobs after the changes. Suspended jobs are among them, and want no pods."""
     known = {(job.facts.namespace, job.facts.name): job for job in snapshot.jobs}
-    classes = _classes(snapshot, changes)
+    classes: Store[objects.PriorityClass] = Store()
+    for each in ({each.metadata.name: each for each in snapshot.priority_classes} | changes.priority_classes).values():
+        classes.observe(each)
     for key, job in known.items():
         if key not in changes.deleted_jobs and key not in changes.jobs:
             yield job
@@ -125,9 +118,7 @@ def _read_again(
     classes: Store[objects.PriorityClass],
     settings: Settings,
 ) -> SnapshotJob:
-    """The job with the priority and the shape that the operator reads from the spec. Volume claims count as bound to
-    volumes that every node reaches.
-    """
+    """The job with the priority and the shape that the operator reads from the spec. Volume claims count as bound."""
     priority, pods = priority_of(spec.priority_class_name, classes, settings), PodPriorities(classes, settings)
     ignored = {
         ConditionType.PRIORITY_IGNORED: priority.ignored,

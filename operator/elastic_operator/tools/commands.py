@@ -20,16 +20,37 @@ from elastic_operator.tools.manifests import read_changes
 REFUSED = 2
 """Exit code for wrong input, as for a wrong command line."""
 
-Subparsers = Any
-"""What `add_subparsers` returns; argparse does not name its type."""
 
+def add_to(commands: Any) -> None:
+    """Add all tools to `commands`, from `add_subparsers` of a parser; `arguments.tool` runs the chosen one."""
+    shares = commands.add_parser("share", help="divide GPUs among the policies of a JSON file")
+    shares.add_argument("file", help="JSON with total and policies; - for the standard input")
+    shares.set_defaults(tool=lambda a: write_json(share.share(read_json(a.file), source=a.file)))
 
-def add_to(commands: Subparsers) -> None:
-    """Add all tools to the commands of a parser; `arguments.tool` runs the chosen one."""
-    _add_share(commands)
-    _add_snapshot_command(commands)
-    _add_replay(commands)
-    _add_simulate(commands)
+    snapshots = commands.add_parser("snapshot", help="save the inputs of one pass as JSON")
+    snapshots.add_argument("--output", metavar="FILE", help="write to this file instead of the standard output")
+    snapshots.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
+    snapshots.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
+    snapshots.add_argument("--context", metavar="NAME", help="the kubeconfig's context (its current one)")
+    _add_settings(snapshots)
+    snapshots.set_defaults(tool=_run_snapshot)
+
+    replays = commands.add_parser("replay", help="repeat the decisions of a snapshot, with reasons")
+    _add_snapshot_argument(replays)
+    replays.set_defaults(tool=_replay)
+
+    simulations = commands.add_parser("simulate", help="show the effect of changed jobs or policies on a snapshot")
+    _add_snapshot_argument(simulations)
+    simulations.add_argument("--change", metavar="FILE", help="manifests of jobs and policies, as for kubectl apply")
+    simulations.add_argument(
+        "--delete",
+        metavar="KIND/NAME",
+        action="append",
+        default=[],
+        help="a job (job/NAMESPACE/NAME) or policy (policy/NAME) to take away; may be given again",
+    )
+    _add_settings(simulations)
+    simulations.set_defaults(tool=_simulate)
 
 
 def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace) -> int:
@@ -53,22 +74,6 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _add_share(commands: Subparsers) -> None:
-    parser = commands.add_parser("share", help="divide GPUs among the policies of a JSON file")
-    parser.add_argument("file", help="JSON with total and policies; - for the standard input")
-    parser.set_defaults(tool=lambda a: write_json(share.share(read_json(a.file), source=a.file)))
-
-
-def _add_snapshot_command(commands: Subparsers) -> None:
-    parser = commands.add_parser("snapshot", help="save the inputs of one pass as JSON")
-    parser.add_argument("--output", metavar="FILE", help="write to this file instead of the standard output")
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
-    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (its current one)")
-    _add_settings(parser)
-    parser.set_defaults(tool=_run_snapshot)
-
-
 def _run_snapshot(arguments: argparse.Namespace) -> str:
     if arguments.schema:
         text = snapshot_file.schema()
@@ -81,30 +86,9 @@ def _run_snapshot(arguments: argparse.Namespace) -> str:
     return ""
 
 
-def _add_replay(commands: Subparsers) -> None:
-    parser = commands.add_parser("replay", help="repeat the decisions of a snapshot, with reasons")
-    _add_snapshot_argument(parser)
-    parser.set_defaults(tool=_replay)
-
-
 def _replay(arguments: argparse.Namespace) -> str:
     snapshot = _snapshot(arguments)
     return write_json(replay.as_data(snapshot)) if arguments.output == "json" else replay.as_text(snapshot)
-
-
-def _add_simulate(commands: Subparsers) -> None:
-    parser = commands.add_parser("simulate", help="show the effect of changed jobs or policies on a snapshot")
-    _add_snapshot_argument(parser)
-    parser.add_argument("--change", metavar="FILE", help="manifests of jobs and policies, as for kubectl apply")
-    parser.add_argument(
-        "--delete",
-        metavar="KIND/NAME",
-        action="append",
-        default=[],
-        help="a job (job/NAMESPACE/NAME) or policy (policy/NAME) to take away; may be given again",
-    )
-    _add_settings(parser)
-    parser.set_defaults(tool=_simulate)
 
 
 def _simulate(arguments: argparse.Namespace) -> str:

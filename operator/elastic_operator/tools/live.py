@@ -34,9 +34,7 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
 
 
 async def take_snapshot(connection: Connection, settings: Settings) -> ClusterSnapshot:
-    """The snapshot from which a new leader with these settings would decide now. Raises InputError if something cannot
-    be read.
-    """
+    """The snapshot from which a new leader with these settings would decide now. Raises InputError."""
     async with Session(connection) as session:
         process = Process(settings, session, Metrics(), job_informer(settings, connection, session))
         try:
@@ -59,9 +57,9 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
-    for kind, watch in sorted(process.watches.all.items(), key=lambda item: item[0] != "jobs"):
+    for kind, watches in sorted(process.watches.all.items(), key=lambda item: item[0] != "jobs"):
         try:
-            for path in watch.paths:
+            for path in (path for watch in watches for path in watch.paths):
                 await session.get(path, params={"limit": "1"})
         except NotServed:
             if kind == "jobs":

@@ -56,7 +56,7 @@ Gpus = Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=0, le=MAX_G
 
 
 class ShareInput(ApiModel):
-    """A policy that wants GPUs; `limit` is the most that it may have in all, null for no limit."""
+    """A policy that wants GPUs, with the fields of a `Claimant`. `limit` is the most in all, null for no limit."""
 
     name: str = Field(strict=True, min_length=1)
     requested: Gpus
@@ -65,18 +65,6 @@ class ShareInput(ApiModel):
     weight: Annotated[Fraction, BeforeValidator(_weight)] = Fraction(1)
     priority: Annotated[int, BeforeValidator(_whole), Field(strict=True)] = 0
     created: Annotated[float, BeforeValidator(_epoch)] = 0.0
-
-    def claimant(self) -> Claimant:
-        """The policy as the division reads it."""
-        return Claimant(
-            name=self.name,
-            requested=self.requested,
-            guaranteed=self.guaranteed,
-            limit=self.limit,
-            weight=self.weight,
-            priority=self.priority,
-            created=self.created,
-        )
 
 
 class Division(ApiModel):
@@ -89,7 +77,7 @@ class Division(ApiModel):
 def share(document: Any, *, source: str) -> dict[str, Any]:
     """`{"shares": {name: GPUs}, "remaining": GPUs}` of a `{total, policies}` document. Raises InputError."""
     division = _read(document, source)
-    shares, remaining = divide(division.total, [policy.claimant() for policy in division.policies])
+    shares, remaining = divide(division.total, [Claimant(**dict(policy)) for policy in division.policies])
     return {"shares": shares, "remaining": remaining}
 
 

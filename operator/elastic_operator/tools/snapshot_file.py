@@ -1,6 +1,6 @@
 """A snapshot as a file: readable JSON, from which a pass is decided exactly as it was.
 
-The file is `{"kind": "ClusterSnapshot", "version": 12, "cluster": {...}}`. Inside, the fields are those of
+The file is `{"kind": "ClusterSnapshot", "version": 13, "cluster": {...}}`. Inside, the fields are those of
 `tools.cluster_snapshot` and of the facts in `plan.facts` by their own names; specs, statuses and PriorityClasses are as
 in the API. A field with its default is left out, except in PriorityClasses. A time that never comes, infinity, is the
 largest number that a double holds, since JSON has no infinity. A change of a field's meaning must raise the version.
@@ -23,7 +23,7 @@ from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.files import InputError, write_json
 
 KIND = "ClusterSnapshot"
-VERSION = 12
+VERSION = 13
 _OLD_KINDS = {"Snapshot": "which has the allocation only", "World": "of an older release"}
 NEVER = sys.float_info.max
 """Stands for infinity, which JSON does not have."""
@@ -33,7 +33,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     kind: Literal["ClusterSnapshot"]
-    version: Literal[12]
+    version: Literal[13]
     cluster: ClusterSnapshot
 
 

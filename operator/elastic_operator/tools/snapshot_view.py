@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -21,9 +21,7 @@ from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 
 
 class SnapshotView:
-    """A `ClusterView` of one moment, which does not pass. A job at which the planner raises an error is quarantined, as
-    in the operator.
-    """
+    """A `ClusterView` of one moment, which does not pass. An error at a job quarantines it, as in the operator."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._nodes = snapshot.nodes
@@ -42,9 +40,9 @@ class SnapshotView:
     def read_job(self, uid: str) -> Job:
         return self._jobs[uid].facts
 
-    def unread(self, is_observed: Callable[[str], bool]) -> Iterator[str]:  # noqa: ARG002 - as in ClusterView
+    def take_unread(self, is_observed: Callable[[str], bool]) -> Generator[str]:  # noqa: ARG002 - as in ClusterView
         """Nothing is read ahead."""
-        return iter(())
+        yield from ()
 
     def shape(self, job: Job) -> JobShape:
         shape = self._jobs[job.uid].shape

@@ -19,7 +19,7 @@ from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.stats import PolicyStats
-from elastic_operator.plan.planner import PassDecisions, Planner
+from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
@@ -34,18 +34,14 @@ class PolicyStatuses:
     ) -> None:
         self._session, self._policies, self._planner, self._now = session, policies, planner, now
         self._upkeep = Upkeep("policy", "the status", self._due)
-        self.run = self._upkeep.run
-        """Writes until cancelled."""
+        self.run, self.pass_ended = self._upkeep.run, self._upkeep.notify
+        """`run` writes until cancelled. After a pass, `pass_ended` has it look for due writes soon."""
         self._pruned_fields = PrunedFields(PLURAL)
 
     def all_stats(self) -> tuple[PolicyStats, ...]:
         """The policies with their numbers, as of the last pass."""
         bodies, found = {body.metadata.name: body for body in self._policies}, self._statuses()
         return tuple(_stats(name, found.get(name) or status_of(bodies[name])) for name in sorted(bodies))
-
-    def pass_ended(self, _: PassDecisions) -> None:
-        """Look for due writes soon."""
-        self._upkeep.notify()
 
     def _due(self) -> Writes:
         """The writes that are due."""

@@ -58,7 +58,7 @@ def test_no_node_is_promised_more_than_it_has_now_or_soon(clusters, data):
 @given(st.data())
 def test_pods_are_only_created_on_usable_nodes(clusters, data):
     inputs = data.draw(CLUSTERS[clusters])
-    usable = {n.name for n in inputs.nodes if n.usable}
+    usable = {n.name for n in inputs.nodes if n.ready and not n.unschedulable}
     assert all(slot.node in usable for grant in allocate(inputs).values() for slot in grant.assignment.create)
 
 
@@ -188,7 +188,7 @@ def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(inputs):
         ):
             continue
         shapes = [job.shape.master] + [job.shape.worker] * (job.sizes[0] - 1)
-        free = {n.name: Counter(n.allocatable) - held[n.name] for n in inputs.nodes if n.usable}
+        free = {n.name: Counter(n.allocatable) - held[n.name] for n in inputs.nodes if n.ready and not n.unschedulable}
         if job.shape.master is not job.shape.worker:
             shapes = shapes[:1] if job.sizes[0] == 1 else []
         assert not shapes or not all(_place(free, shape.requests) for shape in shapes)

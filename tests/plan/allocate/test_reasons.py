@@ -9,7 +9,7 @@ import pytest
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.explain import Explainer
-from elastic_operator.plan.facts.demand import FailedSize, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, FailedSize, PreemptionBar
 from elastic_operator.plan.facts.node import Taint
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.text import Reason
@@ -30,7 +30,7 @@ CASES = {
     ),
     "no pod may be preempted for it": (
         [FULL],
-        [make_job("a", 1, 2, preemption_bar=PreemptionBar.PODS_REFUSED)],
+        [make_job("a", 1, 2, bar=Bar(PreemptionBar.PODS_REFUSED))],
         SizeReason.INSUFFICIENT_NODES,
         "The job gets 0 of 2 pods and needs at least 1. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0"
         " of 4 GPUs free. Add a node, or wait. The operator evicts no pods for this job for now, because the API server"
@@ -202,20 +202,15 @@ def test_reason(fact):
 
 @pytest.mark.parametrize("bar", PreemptionBar)
 def test_a_job_for_which_no_pods_are_evicted_says_the_true_cause(bar):
-    told = grants([FULL], [make_job("a", preemption_bar=bar)])["a"].message
+    told = grants([FULL], [make_job("a", bar=Bar(bar))])["a"].message
     assert f"The operator evicts no pods for this job for now, because {bar}." in told
     assert ("Correct the job" in told) is bar.is_lifted_by_edit
 
 
 def test_a_job_whose_pods_repeatedly_found_no_node_says_until_when_it_preempts_no_pods():
-    told = grants([FULL], [make_job("a", may_preempt_at=NOW + 9)])["a"].message
+    told = grants([FULL], [make_job("a", bar=Bar(PreemptionBar.NOT_PLACED, NOW + 9))])["a"].message
     cause = "because kube-scheduler repeatedly found no node for the job's pods. Wait."
     assert told.endswith(f"The operator evicts no pods for this job before 1970-01-01T00:16:49Z, {cause}")
-
-
-def test_the_end_of_a_back_off_is_told_with_no_other_cause():
-    told = grants([FULL], [make_job("a", may_preempt_at=NOW + 9, preemption_bar=PreemptionBar.NO_ANSWER)])["a"].message
-    assert told.endswith(f"The operator evicts no pods for this job for now, because {PreemptionBar.NO_ANSWER}. Wait.")
 
 
 def test_a_job_within_its_guarantee_says_that_reclaim_is_stopped():

@@ -73,7 +73,7 @@ def test_equal_shapes_share_their_requirements_in_whatever_order_they_were_writt
         labels = {"gpu": "h100", "zone": "a"}
         return make_shape(node_selector={key: labels[key] for key in order(labels)}, affinity=affinity, **more)
 
-    board = NodeBoard([make_node()], (GPU,), Journal())
+    board = NodeBoard((make_node(),), (GPU,), Journal())
     requirements = board.requirements(shape(list))
     assert board.requirements(shape(reversed)) is requirements
     reasons = [shape(list, pinnable=False, unpinned_because=f"claim {i} is not bound") for i in range(2)]
@@ -82,7 +82,7 @@ def test_equal_shapes_share_their_requirements_in_whatever_order_they_were_writt
 
 
 def test_a_board_forgets_the_requirements_of_old_shapes():
-    board = NodeBoard([make_node()], (GPU,), Journal())
+    board = NodeBoard((make_node(),), (GPU,), Journal())
     first = board.requirements(make_shape(1))
     for cpu in range(2, 10_002):
         board.requirements(make_shape(1, cpu=cpu))

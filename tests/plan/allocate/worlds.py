@@ -9,7 +9,7 @@ from math import inf
 from hypothesis import strategies as st
 
 from elastic_operator.plan.facts.decisions import Slot
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import with_members
@@ -216,7 +216,7 @@ _OF_JOBS = {
         JobShape(make_shape(2), make_shape(2)),
     ),
     "preemptible": (False,),
-    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
+    "bar": (Bar(PreemptionBar.PODS_REFUSED),),
     "failed": (FailedSize(1, NOW + 9), FailedSize(2, NOW + 9)),
     "waiting_since": (NOW - 1000,),
     "is_admitted": (True,),
@@ -226,8 +226,7 @@ _OF_GROWERS = {
     "sizes": ((1, 3), (2, 3)),
     "shape": (JobShape(make_shape(1), make_shape(2)),),
     "preemptible": (False,),
-    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
-    "may_preempt_at": (NOW + 9,),
+    "bar": (Bar(PreemptionBar.PODS_REFUSED), Bar(PreemptionBar.NOT_PLACED, NOW + 9)),
     "failed": (FailedSize(2, NOW + 9),),
     "undelayed_size": (0,),
     "namespace": ("b",),
@@ -283,7 +282,7 @@ def _holders(draw, name, free, kind):
 _OF_PODS = {
     "priority": (0,),
     "preempts": (True,),
-    "preemption_bar": (PreemptionBar.GANG_INCOMPLETE,),
+    "bar": (Bar(PreemptionBar.GANG_INCOMPLETE),),
     "reserved": ("n0",),
     "may_be_split": (True,),
     "shape": (JobShape(make_shape(2), make_shape(2)),),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
+from math import inf
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,11 +20,12 @@ from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.waits import YIELD_SECONDS
 from elastic_operator.plan.lookahead import LookaheadAllocator
+from elastic_operator.plan.planner import Planner
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
@@ -83,6 +86,36 @@ PLANS = {
         (make_job("b", 1, 7, team="b", on=f"{on('n1', 3)} {on('n2', 4)}"),),
         {"b": 3, "g0": "n2 -b-w5 -b-w4 -b-w3 -b-w2"},
         waiting(replace(gang(1, 4)[0], reserved="n1")),
+    ),
+    "the end of a job clears the node of another pod of the gang, and each pod keeps its own node": Case(
+        (make_node("n1", 2), make_node("n2", 2), make_node("n3", 2)),
+        (make_team("a", 6), make_team("b")),
+        (
+            make_job("b", 3, 3, team="b", on="n1 n3 n3"),
+            make_job("c", 1, team="b", on="n1"),
+            make_job("d", 2, 2, team="b", on="n2 n2"),
+        ),
+        {"b": 0, "c": 0, "d": 0, "g0": "n1 -c-m0 -b-m0 -b-w0 -b-w1", "g1": "n2 -d-m0 -d-w0", "g2": "n3"},
+        waiting(*(replace(one, reserved=f"n{i}") for i, one in enumerate(gang(3, 2), start=1))),
+    ),
+    "two pods of a gang keep the node that the end of a job clears for both": Case(
+        (make_node("n1", 2), make_node("n2", 2), make_node("n3", 4)),
+        (make_team("a", 8), make_team("b")),
+        (
+            make_job("b", 5, 5, team="b", on="n1 n3 n3 n3 n3"),
+            make_job("c", 1, team="b", on="n1"),
+            make_job("d", 2, 2, team="b", on="n2 n2"),
+        ),
+        {
+            "b": 0,
+            "c": 0,
+            "d": 0,
+            "g0": "n1 -c-m0 -b-m0 -b-w0 -b-w1 -b-w2 -b-w3",
+            "g1": "n2 -d-m0 -d-w0",
+            "g2": "n3",
+            "g3": "n3",
+        },
+        waiting(*(replace(one, reserved=f"n{min(i, 3)}") for i, one in enumerate(gang(4, 2), start=1))),
     ),
     "no pod is evicted for the reserved part of a gang, once the others fit no more": Case(
         TWO4,
@@ -147,6 +180,12 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
 
 
 LARGE = MAX_NOMINATIONS_PER_PASS + 1
+NO_LIMITS = SimpleNamespace(
+    stopped=None,
+    is_report_only=False,
+    eviction_limits=lambda _gpus: EvictionLimits(),
+    seconds_until_capacity=lambda _allocation: inf,
+)
 
 
 def ended_for(pods):
@@ -228,7 +267,7 @@ def test_a_large_gang_does_not_hide_that_the_job_has_to_be_corrected():
     inputs = ended_for(LARGE)
     meanwhile = left(inputs, allocate(inputs))
     [*_, last] = (job for job in meanwhile.jobs if not job.members)
-    refused = replace(last, preemption_bar=PreemptionBar.PODS_REFUSED)
+    refused = replace(last, bar=Bar(PreemptionBar.PODS_REFUSED))
     later = allocate(replace(meanwhile, jobs=tuple(refused if job is last else job for job in meanwhile.jobs)))
     assert PreemptionBar.PODS_REFUSED in later[last.uid].message
 
@@ -427,3 +466,14 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     fill_back(state)
     assert len(state.victims.evictions.evicted) == 16
     assert state.journal.moves == moves
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["a gang waits for its nodes", "no gang waits"])
+def test_the_end_of_the_time_in_which_jobs_yield_causes_an_allocation_only_while_a_gang_waits(waits, monkeypatch):
+    inputs = ended_for(LARGE)
+    meanwhile = left(inputs, allocate(inputs))
+    meanwhile = meanwhile if waits else replace(meanwhile, foreign_pods=())
+    planner, view = Planner(), SimpleNamespace(now=NOW, policies=None)
+    monkeypatch.setattr(planner, "observe", lambda _view: ({}, meanwhile))
+    monkeypatch.setattr(planner._allocator, "allocate", allocate)
+    assert (planner.decide(view, NO_LIMITS).until_epoch == NOW + YIELD_SECONDS) is waits

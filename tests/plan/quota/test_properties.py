@@ -196,7 +196,7 @@ def _use(inputs, granted, *, now, only_fixed=False):
 
 
 def _gives_up_closed_nodes(inputs, granted):
-    closed = {node.name for node in inputs.nodes if not node.usable}
+    closed = {node.name for node in inputs.nodes if node.unschedulable or not node.ready}
     return any(
         m.node in closed and m.uid in granted[job.uid].assignment.release for job in inputs.jobs for m in job.members
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -29,14 +29,14 @@ GUARANTEES = {
     "a job for which no pod may be evicted gets what is idle": Case(
         N8,
         GUARANTEED,
-        (make_job("a", 1, 4, team="a", preemption_bar=PreemptionBar.PODS_REFUSED), elastic_b(6)),
+        (make_job("a", 1, 4, team="a", bar=Bar(PreemptionBar.PODS_REFUSED)), elastic_b(6)),
         {"a": 2, "b": 6},
     ),
     "and another one of its team and shape takes all the same": Case(
         N8,
         GUARANTEED,
         (
-            make_job("a", 2, team="a", preemption_bar=PreemptionBar.PODS_REFUSED, age=9),
+            make_job("a", 2, team="a", bar=Bar(PreemptionBar.PODS_REFUSED), age=9),
             make_job("x", 2, 3, team="a"),
             elastic_b(),
         ),
@@ -55,7 +55,7 @@ GUARANTEES = {
         (make_node("n1", 8, used=2),),
         (make_team("a", 5), make_team("b", 3), make_team("z")),
         (
-            make_job("a", 1, 8, team="a", on="n1", preemption_bar=PreemptionBar.PODS_REFUSED),
+            make_job("a", 1, 8, team="a", on="n1", bar=Bar(PreemptionBar.PODS_REFUSED)),
             make_job("b", 1, 8, team="b", on="n1"),
             make_job("z", 1, 2, team="z", on="n1 n1", master=make_shape(0), shape=make_shape(4)),
         ),
@@ -65,7 +65,7 @@ GUARANTEES = {
         (make_node("n1", 8, used=1),),
         (make_team("a", 8), make_team("z")),
         (
-            make_job("x", 1, 8, team="a", on="n1", preemption_bar=PreemptionBar.PODS_REFUSED),
+            make_job("x", 1, 8, team="a", on="n1", bar=Bar(PreemptionBar.PODS_REFUSED)),
             make_job("y", 1, 8, team="a", on="n1 n1"),
             make_job("z", 1, 2, team="z", on="n1 n1", master=make_shape(0), shape=make_shape(4)),
         ),

@@ -1,5 +1,4 @@
-"""The places in line of jobs that wait for their minimum, their estimated starts, and the errors of such estimates
-(161).
+"""The places in line of jobs that wait for their minimum, their estimated starts, and how exact these were (161).
 
 Writing a status is expensive, and when the first job starts, all others move up. So a job's place is written at most
 once every 30 seconds, positions are rounded, and at most two places of all jobs are written in a second, those of the
@@ -46,8 +45,7 @@ MAX_ESTIMATES = 16
 
 @dataclass(slots=True)
 class _Known:
-    """The last place in a job's status, and when (monotonic) it was written; its estimates, and when each was
-    written.
+    """The last place in a job's status, and when (monotonic) it was written; its estimates, and when each was written.
 
     A job with pods has no place. Its estimates are kept until they are compared with its start.
     """
@@ -129,9 +127,7 @@ class QueuePositions:
         return start_times(inputs, decisions.allocation, ends, [job.uid for job in jobs])
 
     def _drop_places(self, decisions: PassDecisions) -> None:
-        """Drop the places of jobs that do not wait any more. A job without pods, such as a suspended one, has no start
-        to compare either.
-        """
+        """Drop the places of jobs that do not wait any more. A job without pods has no start to compare either."""
         self._is_refreshed = True
         assignment = decisions.allocation.assignment
         served = {job.uid for job in decisions.inputs.jobs if job.members or assignment(job.uid).replicas}
@@ -184,11 +180,9 @@ class QueuePositions:
         return True
 
     def _note(self, uid: str, place: QueuePosition, now: float) -> None:
-        before = self._known.get(uid)
-        estimates = before.estimates if before is not None else []
-        last = before.place if before is not None else None
-        is_new = last is None or last.estimated_start_time != place.estimated_start_time
-        if place.estimated_start_time is not None and is_new:
+        before = self._known.get(uid) or _Known(None, -inf)
+        estimates, last = before.estimates, before.place.estimated_start_time if before.place is not None else None
+        if place.estimated_start_time not in (None, last):
             self._metrics.start_estimates.inc()
             estimates = [*estimates, (now, seconds(place.estimated_start_time))][-MAX_ESTIMATES:]
         self._known[uid] = _Known(place, time.monotonic(), estimates)

@@ -83,9 +83,7 @@ class WhatIfs:
         return uid
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """Charge the namespace for an answer that took `seconds`: one more token for each `ONE_SECONDS` beyond the
-        first.
-        """
+        """Charge the namespace for an answer that took `seconds`: a token for each `ONE_SECONDS` beyond the first."""
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
     def next_at_monotonic(self) -> float:
@@ -96,7 +94,6 @@ class WhatIfs:
         return time.monotonic() + (0.0 if may_ask else ASK_AGAIN_SECONDS)
 
     def begin(self, obs: Observation, decisions: PassDecisions, now: float) -> Steps[Answer]:
-        """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
         inputs = of_now(decisions.inputs, decisions.allocation, now)
         return answer_steps(inputs, demand, known_ends(decisions.obs.values(), now))

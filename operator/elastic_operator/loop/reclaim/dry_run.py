@@ -22,7 +22,7 @@ from elastic_api.template import limits_of, main_container, requests_of
 from elastic_operator.build.names import service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import objects, pod_requests
 from elastic_operator.cluster.errors import ApiError, ClusterError, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -73,7 +73,7 @@ class DryRunner:
         for slot in {common or slot.role: slot for slot in new.slots}.values():
             manifest = build_pod(job, spec, new, slot, service_ip=address, port=port, settings=self._build)
             try:
-                await api_requests.try_pod(self._session, manifest)
+                await pod_requests.try_pod(self._session, manifest)
             except ClusterError as error:
                 explained = tuple(question.leaving()) if _is_about_quota(error) else ()
                 if not explained:
@@ -102,7 +102,7 @@ class DryRunner:
             requests.subtract(requests_of(spec))
             limits.subtract(limits_of(spec))
         try:
-            await api_requests.try_pod(self._session, summed_pod(manifest, requests, limits))
+            await pod_requests.try_pod(self._session, summed_pod(manifest, requests, limits))
         except ApiError as error:
             if not _is_about_quota(error):
                 if refuses_pod(error):

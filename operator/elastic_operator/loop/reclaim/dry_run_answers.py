@@ -16,13 +16,13 @@ from enum import Enum
 from math import inf
 from typing import TypeVar
 
+from elastic_operator.attempts import NEVER_FAILED, Attempts, doubled
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.loop.reclaim.dry_run import DryRunQuestion
 from elastic_operator.memory import DelayQueue, DirtyJobs, drop_absent
 from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.waits import FUTILE_TRIES, futile_backoff_seconds
-from elastic_operator.waits import NEVER_FAILED, Attempts, doubled
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +93,10 @@ class _JobAnswers:
             self.backoff_until, self.backoff_bar = until, bar
 
 
-Bar = TypeVar("Bar", _JobAnswers, Attempts)
+UntilT = TypeVar("UntilT", _JobAnswers, Attempts)
 
 
-class _Bars(dict[str, Bar]):
+class _Bars(dict[str, UntilT]):
     """Jobs (by uid) or namespaces that may not preempt, each `until` a time (monotonic). `on_change` is called with the
     name when this time changes, and when it comes.
     """

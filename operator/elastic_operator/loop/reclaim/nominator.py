@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from elastic_operator.cluster import api_requests, objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
+from elastic_operator.cluster import objects, pod_requests
+from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Outdated, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -241,7 +241,7 @@ class Nominator:
                 return await self._put(pod, reservation, urgency)
             except Conflict:
                 return await self._put_again(pod, reservation, urgency)
-        except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
+        except (Conflict, Outdated, Unreachable):  # the pod has changed, or may have: the watch brings the news
             self.backoffs.back_off(uid, CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self.backoffs.back_off(uid, NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
@@ -254,20 +254,20 @@ class Nominator:
         kube-scheduler writes into a pod at each try. While a pod of a gang backs off, nothing is planned for the rest
         of the gang, and other jobs grow into the gang's room (158).
 
-        Raises ClusterError; Conflict if another program has nominated the pod.
+        Raises ClusterError; Outdated if another program has nominated the pod.
         """
-        pod = await api_requests.pod_now(self.session, self.pods, before.metadata)
+        pod = await pod_requests.pod_now(self.session, self.pods, before.metadata)
         if pod is None or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
-            raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
+            raise Outdated(f"pod {pod.metadata.name} has another nomination")
         return await self._put(pod, reservation, urgency)
 
     async def _put(self, pod: objects.Pod, reservation: Reservation, urgency: Urgency) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
             condition = condition_of(reservation, self.now())
-            written = await api_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
+            written = await pod_requests.nominate_pod(self.session, pod, reservation.node, condition, urgency=urgency)
         except NotFound:
             self.pods.observe_deleted(pod.metadata.uid)
             return False

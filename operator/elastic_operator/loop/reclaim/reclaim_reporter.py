@@ -5,7 +5,7 @@ without room.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elastic_operator.cluster import objects
@@ -40,11 +40,13 @@ class ReclaimReporter:
         self.metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
 
-    def report_futile(self, inputs: AllocationInputs, preemptors: Container[str]) -> None:
-        """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""
+    def report_futile(self, inputs: AllocationInputs, preemptors: frozenset[str]) -> None:
+        """Report the preemptors (uids) that cannot start although pods are preempted for them (112, 219)."""
+        if not preemptors:
+            return
         known = (*inputs.jobs, *(pod.demand for pod in inputs.foreign_pods))
-        if names := sorted(f"{demand.namespace}/{demand.name}" for demand in known if demand.uid in preemptors):
-            log.warning("whole jobs were preempted for preemptors that still cannot start preemptors=%s", listed(names))
+        names = sorted(f"{demand.namespace}/{demand.name}" for demand in known if demand.uid in preemptors)
+        log.warning("pods were preempted for preemptors that still cannot start preemptors=%s", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is deleted."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
+from elastic_operator.memory import Changes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
@@ -31,6 +33,10 @@ class ReclaimTimes:
 
     def __init__(self, metrics: Metrics, *, is_bound: Callable[[str], bool | None]) -> None:
         self._metrics, self._is_bound = metrics, is_bound
+        self._changes = Changes[JobDemand](attrgetter("uid"))
+        self._jobs: set[str] = set()
+        """All jobs, and those that lack pods of their minimum (`_lacking`), both by uid."""
+        self._lacking: dict[str, None] = {}
         self._waiting: dict[str, _WaitingPreemptor] = {}
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
@@ -39,22 +45,27 @@ class ReclaimTimes:
         """Measure by a new allocation, made from that input."""
         now, evictions = time.monotonic(), allocation.evictions
         pods = {foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods}
-        jobs = {job.uid: job for job in inputs.jobs if _lacks_minimum(job)}
-        self._end(pods.keys() | jobs.keys(), {job.uid for job in inputs.jobs}, now)
-        for uid in (*pods, *jobs):
+        gone, new = self._changes.take(inputs.jobs)
+        for job in gone:
+            self._jobs.discard(job.uid)
+            self._lacking.pop(job.uid, None)
+        self._jobs.update(job.uid for job in new)
+        self._lacking |= {job.uid: None for job in new if _lacks_minimum(job)}
+        self._end(pods.keys() | self._lacking.keys(), now)
+        for uid in (*pods, *self._lacking):
             self._waiting.setdefault(uid, _WaitingPreemptor(now, is_pod=uid in pods))
         if evictions or self._evicted:
             self._count_evicted(inputs, {pod for uid in evictions for pod in allocation.assignment(uid).release})
         if evictions or self._growing:
             self._mark(inputs, allocation, {uid for preemptors in evictions.values() for uid in preemptors})
 
-    def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
+    def _end(self, wanting: set[str], now: float) -> None:
         """End the waits of entries that want no GPUs any more, because they have their GPUs or are deleted. A pod that
         still exists without a node goes on waiting.
         """
         for uid in self._waiting.keys() - wanting:
             waiting = self._waiting[uid]
-            has_it = self._is_bound(uid) if waiting.is_pod else uid in jobs or None
+            has_it = self._is_bound(uid) if waiting.is_pod else uid in self._jobs or None
             if has_it is False:
                 continue
             if has_it and waiting.caused_evictions:

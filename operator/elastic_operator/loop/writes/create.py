@@ -20,11 +20,11 @@ from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.service import build_service
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import api_requests, objects, pod_requests
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
-    Conflict,
+    Outdated,
     PodRefused,
     has_unknown_outcome,
     refuses_pod,
@@ -39,13 +39,9 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 MAX_PODS_AT_ONCE = MAX_WRITES
-"""The most pods created at once: the most writes in flight (28), because a manifest that only waits for its turn takes
-up to 1 MB.
-"""
+"""The most pods created at once, as many as writes in flight (28): a manifest that waits takes up to 1 MB."""
 MAX_SERVICES_AT_ONCE = 8
-"""The most Services created at once (28). The API server creates them one by one, and more would only run into their
-time limit.
-"""
+"""The most Services created at once (28). The API server creates them one by one; more would run into their limit."""
 TOKEN_BYTES = 32
 
 
@@ -85,7 +81,7 @@ class Creator:
         return service
 
     async def create(self, job: Job, new: NewPods, slot: Slot, service: objects.Service, sent: set[str]) -> None:
-        """Create the pod for one of the slots, when its turn comes. Raises Conflict if the job has a pod of that name
+        """Create the pod for one of the slots, when its turn comes. Raises Outdated if the job has a pod of that name
         and of another incarnation, which the store lacked.
         """
         assert job.spec is not None, "pods are created from a spec that could be read"
@@ -98,7 +94,7 @@ class Creator:
             name = manifest["metadata"]["name"]
             sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
             try:
-                pod = await api_requests.create_pod(self._session, manifest)
+                pod = await pod_requests.create_pod(self._session, manifest)
             except ClusterError as error:
                 if not has_unknown_outcome(error):
                     sent.discard(name)
@@ -108,7 +104,7 @@ class Creator:
         if pod.metadata.labels.incarnation != str(new.incarnation):
             # A late creation of an earlier incarnation has the name. The next pass deletes that pod first.
             sent.discard(name)
-            raise Conflict(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists", status=409)
+            raise Outdated(f"pod {name} of incarnation {pod.metadata.labels.incarnation} exists")
         log.info("created a pod job=%s pod=%s node=%s", job.key, name, slot.node or "any")
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_api.status import JobStatus, RetryCause
+from elastic_operator.attempts import NEVER_FAILED, Attempts
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job, JobFeedback
 from elastic_operator.plan.facts.text import joined
-from elastic_operator.waits import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0

@@ -1,6 +1,4 @@
-"""Writes the address of a job's master into the EndpointSlice of the job's Service, and the list of participating pods
-into an annotation of the master.
-"""
+"""Writes a master's address into the EndpointSlice of the job, and the participating pods into its annotation."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from itertools import count
 
 from elastic_operator.build.names import service_name
 from elastic_operator.build.service import build_endpoint_slice
-from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster import api_requests, objects, pod_requests
 from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -51,7 +49,7 @@ class Masters:
             if pod is None:
                 return
             try:
-                answer = await api_requests.annotate_pod(
+                answer = await pod_requests.annotate_pod(
                     self._session,
                     job.namespace,
                     membership.name,
@@ -63,7 +61,7 @@ class Masters:
                 self._stores.pods.observe_deleted(membership.uid)
                 return
             except Conflict:
-                before, pod = pod, await api_requests.pod_now(self._session, self._stores.pods, pod.metadata)
+                before, pod = pod, await pod_requests.pod_now(self._session, self._stores.pods, pod.metadata)
                 if pod is not None and (tries >= MAX_MASTER_TRIES or _membership_changed(pod, before)):
                     raise
             else:

@@ -15,8 +15,8 @@ from elastic_api.job import PLURAL
 from elastic_api.status import JobStatus
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import api_requests, objects
-from elastic_operator.cluster.errors import Conflict, NotFound
+from elastic_operator.cluster import api_requests, objects, pod_requests
+from elastic_operator.cluster.errors import Conflict, NotFound, Outdated
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
@@ -93,7 +93,7 @@ class PlanExecutor:
         The write names the newest known resourceVersion, and not the one that the decision was made from: an edit of
         the job meanwhile wakes the loop anyway.
 
-        Raises the errors of the cluster layer, and Conflict if the status is not `stored_status` any more: a late write
+        Raises the errors of the cluster layer, and Outdated if the status is not `stored_status` any more: a late write
         of the last leader has changed it. After a Conflict the job has been read again.
         """
         new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -101,7 +101,7 @@ class PlanExecutor:
         if body is None:
             return False
         if body.status.unpack() != stored_status:
-            raise Conflict("the status has changed since the decision", status=409)
+            raise Outdated("the status has changed since the decision")
         try:
             answer = await api_requests.patch_job_status(
                 self.session,
@@ -135,8 +135,8 @@ class PlanExecutor:
             self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
 
     async def _delete_job(self, job: Job) -> None:
-        """Delete a job whose time is over. A job that was created for a question stays if somebody edits it meanwhile,
-        or removes the annotation.
+        """Delete a job whose time is over. One that was made for a question stays if it is edited or its annotation
+        removed meanwhile.
         """
         body = self.stores.jobs.get(job.uid)
         if body is None:
@@ -166,7 +166,7 @@ class PlanExecutor:
     async def _delete(self, job: Job, pod: DeletePod) -> None:
         log.info("deleting a pod job=%s pod=%s force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
         grace = 0 if pod.force else self._shortened_grace(job, pod)
-        answer = await api_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        answer = await pod_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         if answer is None:
             self.stores.pods.observe_deleted(pod.uid)
         else:

@@ -37,9 +37,7 @@ _REPORT_FIELDS = frozenset(
         "conditions",
     )
 )
-"""Fields of a status that only report. The planner also decides from some of them; such a decision may be as late as
-the report.
-"""
+"""Fields of a status that only report. A decision of the planner from some of them may be as late as the report."""
 
 
 @dataclass(slots=True)
@@ -54,9 +52,7 @@ class _Times:
 
 
 class StatusTimes:
-    """The times of statuses, by the uid of the job. `pruned_fields` are the fields of statuses that the API server
-    drops.
-    """
+    """The times of statuses, by the uid of the job. `pruned_fields` are those of jobs' statuses."""
 
     def __init__(self, pruned_fields: PrunedFields) -> None:
         self._pruned_fields = pruned_fields
@@ -66,8 +62,7 @@ class StatusTimes:
         drop_absent(present, self._known)
 
     def write_delay(self, body: objects.CustomObject, plan: Plan) -> float:
-        """Seconds for which the plan's status can wait; 0 if it must be written now, infinity if it is written
-        already.
+        """Seconds for which the plan's status can wait; 0 if it must be written now, infinity if it is written.
 
         Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
         status is not written more often than every few seconds (24).
@@ -116,15 +111,11 @@ def without_messages(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def decisive(status: dict[str, Any]) -> dict[str, Any]:
-    """The part of a status that must not be written late, because decisions depend on it: sizes, history, and the names
-    of live pods.
-    """
+    """The part of a status that must be written at once, because decisions depend on it: sizes, history, live pods."""
     pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
     return {**{key: value for key, value in status.items() if key not in _REPORT_FIELDS}, "pods": pods}
 
 
 def _phase(status: dict[str, Any]) -> str:
-    conditions = (
-        condition for condition in status.get("conditions", []) if condition.get("type") == ConditionType.READY
-    )
-    return next((str(condition.get("reason")) for condition in conditions), "")
+    ready = (each for each in status.get("conditions", []) if each.get("type") == ConditionType.READY)
+    return next((str(condition.get("reason")) for condition in ready), "")

@@ -143,11 +143,7 @@ class Accounts:
 
     def account_of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
-        return self._account(self.team_of(namespace), flavor)
-
-    def team_of(self, namespace: str) -> str:
-        """The name of the team that the namespace belongs to."""
-        return self.teams.name_of(namespace)
+        return self._account(self.teams.name_of(namespace), flavor)
 
     def all(self, flavor: str) -> list[Account]:
         return list(self._known[flavor].values())

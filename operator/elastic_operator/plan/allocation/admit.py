@@ -78,9 +78,12 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
 
 
 def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
-    """Make room for the minimum by preemption: parts of jobs and incomplete jobs first, then whole running jobs."""
+    """Make room for the minimum by preemption: parts of jobs and incomplete jobs first, then whole running jobs.
+
+    On `only` one node, the units are taken in this order anyway, so one try is enough.
+    """
     need = entry.gpus_missing(entry.demand.minimum)
-    for ends_jobs in (False, True):
+    for ends_jobs in (False, True) if only is None else (True,):
         candidates = Candidates(state, entry, need, ends_jobs=ends_jobs)
         if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
             return True

@@ -10,7 +10,7 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -69,7 +69,11 @@ class Entry:
     victims: tuple[Victim, ...] = ()
     """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
-    """The foreign pod; None for a job."""
+    """The foreign pod; None for a job. The next four fields are the pod's."""
+    gang: str = ""
+    may_be_split: bool = False
+    reserved_node: str = ""
+    promised_node: str = ""
     assignment: Assignment | None = None
     """The assignment is computed when it is first read after a pass. Each change of the entry, and each undone change,
     makes it void.
@@ -79,33 +83,6 @@ class Entry:
     def is_foreign_pod(self) -> bool:
         """Whether the entry is a foreign pod: kube-scheduler binds it to idle GPUs whatever a quota says."""
         return self.foreign_pod is not None
-
-    @property
-    def gang(self) -> str:
-        """The gang of the foreign pod; "" for a job and for a pod that is on its own."""
-        return self.foreign_pod.gang if self.foreign_pod else ""
-
-    @property
-    def may_be_split(self) -> bool:
-        """Whether the foreign pod is of a gang that may get a part of its places."""
-        return self.foreign_pod is not None and self.foreign_pod.may_be_split
-
-    @property
-    def reserved_node(self) -> str:
-        """The node that the operator has nominated the foreign pod for; "" for none."""
-        return self.foreign_pod.reserved if self.foreign_pod else ""
-
-    @property
-    def promised_node(self) -> str:
-        """The node that is reserved for the foreign pod, by the nomination of the operator or of another program; ""
-        for none.
-        """
-        return self.foreign_pod.promised_node if self.foreign_pod else ""
-
-    def scheduler_may_preempt(self, other: Entry) -> bool:
-        """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
-        preempts = self.foreign_pod is not None and self.foreign_pod.preempts
-        return preempts and self.demand.priority > other.demand.shape.lowest_priority
 
     @property
     def size(self) -> int:
@@ -147,6 +124,11 @@ class Entry:
         """Whether a preemption for the other entry is an eviction: that entry is of another team, or a foreign pod."""
         return other.team != self.team or other.is_foreign_pod
 
+    def accounts_shared_with(self, other: Entry) -> list[Account]:
+        """The accounts that are charged for both entries: that of their team, and of the parents of both teams."""
+        theirs = other.account.path if other.account else ()
+        return [account for account in self.account.path if account in theirs] if self.account else []
+
     def missing(self, size: int) -> tuple[bool, int]:
         """Whether the entry lacks the master for `size`, and how many workers it lacks."""
         no_master = not self.has_master
@@ -168,20 +150,10 @@ class Entry:
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
-    def preemption_bar(self, now: float) -> PreemptionBar | None:
-        """Why no pods of others may be preempted for the entry; None if they may (139)."""
-        if self.demand.preemption_bar is None and now < self.demand.may_preempt_at:
-            return PreemptionBar.NOT_PLACED
-        return self.demand.preemption_bar
-
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""
         failed = self.demand.failed
         return failed is not None and failed.delays(size, now)
-
-    def is_delayed_size(self, size: int, now: float) -> bool:
-        """Whether that size is growth that the job must still wait for."""
-        return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
         """The next larger size that the job may have now. If growth costs work, a job waits less long for a larger

@@ -15,6 +15,7 @@ and why the answer depends on each; "alone" are entries that share their key wit
     equivalence class     x      x        x      x       the nodes for its pods, and the teams that it may preempt
     may_preempt           x      x        x      x       whether it may preempt at all
     may take whole jobs   x      x        x      (1)     whether it may preempt whole jobs
+    may take in its team  x      x        x      (1)     whether it may preempt jobs of its team and of its parents
     times preempted       x      x        x      alone   whether it may still borrow
     a gang is served      x      x        x              the price of an option differs for gangs
     limits on evictions          x        x      (1)     how many more pods may be evicted for it
@@ -46,8 +47,8 @@ def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
     The key has neither the entry's own pods nor a size. A caller whose question depends on a size adds the size to the
     key; a caller whose question depends on the entry's own pods does not use the key for entries with pods.
     """
-    may_preempt = state.preemption_bar(entry) is None, state.may_preempt_whole_jobs(entry)
-    return entry.equivalence_class, may_preempt, entry.times_preempted, bool(state.this_pass.current_gang)
+    rights = state.preemption_bar(entry) is None, state.may_preempt_whole_jobs(entry), state.may_preempt_in_team(entry)
+    return entry.equivalence_class, rights, entry.times_preempted, bool(state.this_pass.current_gang)
 
 
 def refusal_key(state: AllocationState, entry: Entry) -> Hashable:

@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, PreemptionBar
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand
 from elastic_operator.plan.facts.node import CORDONED
 from elastic_operator.plan.facts.text import Reason, gpus, joined, listed, pods, sentence
 from elastic_operator.plan.facts.times import status_time
@@ -75,7 +75,9 @@ class Explainer:
             return waiting, inf
         if entry.size >= entry.demand.sizes[-1]:
             return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), inf
-        if refused := why_excluded(entry, _wanted_gpus(entry)):
+        larger = next(n for n in entry.demand.sizes if n > entry.size)
+        wanted = f"{_head(entry)} {pods(larger)} use {gpus(entry.demand.gpus_of_size(larger))}"
+        if refused := why_excluded(entry, larger, wanted):
             return refused, inf
         size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
@@ -105,7 +107,7 @@ class Explainer:
         if failed is not None and failed.delays(size, self._state.now):
             return Reason(SizeReason.SCALE_UP_FAILED, joined(_head(entry), *_why_failed(failed))), failed.until
         need = self._need(entry, size)
-        if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
+        if entry.admitted and self._state.now < demand.grow_at(size) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at is not None else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
@@ -124,9 +126,8 @@ class Explainer:
         bar = self._state.preemption_bar(entry)
         if bar is None:
             return ""
-        until = entry.demand.may_preempt_at
-        is_known = bar is PreemptionBar.NOT_PLACED and self._state.now < until < inf
-        when = f"before {_time(until)}" if is_known else "for now"
+        until = entry.demand.bar.until
+        when = f"before {_time(until)}" if self._state.now < until < inf else "for now"
         action = "Correct the job, or wait." if bar.is_lifted_by_edit else "Wait."
         return f"The operator evicts no pods for this job {when}, because {bar}. {action}"
 
@@ -254,7 +255,9 @@ def _nodes(need: _Need) -> Reason:
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
         return Reason(SizeReason.INSUFFICIENT_NODES, text)
     closed = listed([f"{node.name} is {node.why_closed}" for node in supply.closed], _SHOWN)
-    action = f"{_reopen(supply)}add a node, or wait"
+    cordoned = sum(node.why_closed == CORDONED for node in supply.closed)
+    reopen = f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
+    action = f"{reopen}add a node, or wait"
     text = f"{_wanted(need)}; {_usable(need)}{f' ({closed})' if closed else ''}. {action[0].upper()}{action[1:]}."
     return Reason(SizeReason.INSUFFICIENT_NODES, text)
 
@@ -262,11 +265,6 @@ def _nodes(need: _Need) -> Reason:
 def _too_large(supply: Supply) -> list[str]:
     """The resources of which one pod needs more than any usable node has, even when empty."""
     return [name for name, n in supply.requirements.needs if supply.requirements.nodes and supply.largest[name] < n]
-
-
-def _reopen(supply: Supply) -> str:
-    cordoned = sum(node.why_closed == CORDONED for node in supply.closed)
-    return f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -283,11 +281,6 @@ def _head(entry: Entry) -> str:
         else ""
     )
     return f"The job gets {entry.size} of {pods(entry.demand.sizes[-1])}{least}."
-
-
-def _wanted_gpus(entry: Entry) -> str:
-    size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} use {gpus(entry.demand.gpus_of_size(size))}"
 
 
 def _wanted(need: _Need) -> str:

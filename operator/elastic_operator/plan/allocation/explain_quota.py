@@ -15,12 +15,11 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY
 from elastic_operator.plan.facts.text import Reason, gpus
 
 
-def why_excluded(entry: Entry, wanted: str) -> Reason | None:
-    """The reason if the kind of GPU is not clear, or the next size has more GPUs than a job of the team may have."""
+def why_excluded(entry: Entry, size: int, wanted: str) -> Reason | None:
+    """The reason if the kind of GPU is not clear, or that size has more GPUs than a job of the team may have."""
     if problem := entry.demand.shape.flavor_problem:
         return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem)
-    size = next((n for n in entry.demand.sizes if n > entry.size), None)
-    if size is None or entry.account is None or not over_per_job_limit(entry, size):
+    if entry.account is None or not over_per_job_limit(entry, size):
         return None
     most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
     text = f"{wanted}; {name} allows one job at most {most}. Raise perJob.maxGPUs there, or ask for less."
@@ -53,7 +52,9 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
 
 def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
-    borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
+    borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}"
+    if over.on_new_nodes:
+        uses += f", and {over.on_new_nodes} more are for pods that wait for new nodes"
     is_outranked = over is entry.account and over.used + need <= over.limit and not entry.admitted
     action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
@@ -96,11 +97,6 @@ def _used(account: Account) -> str:
     """The team's use. For all namespaces without a policy together, also the part of plain pods."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
     return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
-
-
-def _on_new_nodes(account: Account) -> str:
-    """The part that also counts under its limit: GPUs of pods that wait for new nodes."""
-    return f", and {account.on_new_nodes} more are for pods that wait for new nodes" if account.on_new_nodes else ""
 
 
 def no_policy(entry: Entry) -> str:

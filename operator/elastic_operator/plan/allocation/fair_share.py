@@ -46,17 +46,14 @@ def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], i
     shares = {c.name: min(max(0, c.guaranteed), c.capped_request) for c in claimants}
     left = max(0, total - sum(shares.values()) - sum(max(0, c.not_lent) for c in claimants))
     fractions: dict[str, Fraction] = {}
-    tiers = [list(tier) for _, tier in groupby(sorted(claimants, key=_by_tier), key=lambda c: c.priority)]
+    in_order = sorted(claimants, key=lambda c: (-c.priority, *by_age(c)))
+    tiers = [list(tier) for _, tier in groupby(in_order, key=lambda c: c.priority)]
     for tier in tiers:
         left = _divide_by_weight(left, tier, shares, fractions)
     for tier in tiers:
         left = _hand_out_rest(left, tier, shares, fractions)
     not_lent = sum(max(0, c.not_lent) for c in claimants)
     return shares, min(max(0, total - sum(shares.values())), left + not_lent)
-
-
-def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
-    return -claimant.priority, *by_age(claimant)
 
 
 def _divide_by_weight(

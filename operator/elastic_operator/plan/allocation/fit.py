@@ -37,15 +37,12 @@ def misfit(shape: PodShape, node: Node) -> str:
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Whether one of the tolerations covers the taint (an empty effect or key covers all)."""
-    return any(_covers(toleration, taint) for toleration in tolerations)
-
-
-def _covers(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or (toleration.operator == "Equal" and toleration.value == taint.value)
+    return any(
+        one.effect in ("", taint.effect)
+        and one.key in ("", taint.key)
+        and (one.operator == "Exists" or (one.operator == "Equal" and one.value == taint.value))
+        for one in tolerations
+    )
 
 
 def matches_term(term: Mapping[str, Any], node: Node) -> bool:

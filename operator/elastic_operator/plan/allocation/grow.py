@@ -35,7 +35,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
     if (
         size is None
         or entry.is_failed_size(size, state.now)
-        or entry.is_delayed_size(size, state.now)
+        or state.now < entry.demand.grow_at(size)
         or entry.demand.provisioning_pods
     ):
         return False
@@ -54,7 +54,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
         return False
     if refused is None and _grow_freely(state, entry, size):
         return True
-    return entry.preemption_bar(state.now) is None and _grow_by_preemption(state, entry, size)
+    return state.now >= entry.demand.bar.until and _grow_by_preemption(state, entry, size)
 
 
 def may_borrow_again(entry: Entry, right: Entitlement) -> bool:

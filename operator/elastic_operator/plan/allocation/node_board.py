@@ -11,9 +11,10 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
-from elastic_operator.memory import drop_older_half
+from elastic_operator.memory import Changes, drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, room_left, total_of
 from elastic_operator.plan.allocation.journal import Journal
@@ -37,6 +38,14 @@ class Placement(NamedTuple):
     ready: bool
 
 
+class NodeChange(NamedTuple):
+    """A node whose use has changed: its number, and its states before and after."""
+
+    number: int
+    before: Node
+    after: Node
+
+
 _MAX_SHAPES = 10_000
 """The most shapes whose requirements are kept. Equal shapes have one requirements object, unless it was dropped because
 of this limit: then the allocation does some work twice.
@@ -46,7 +55,9 @@ of this limit: then the allocation does some work twice.
 class NodeBoard:
     """Nodes by number, in the order of their names, and their free room."""
 
-    def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
+    def __init__(self, nodes: tuple[Node, ...], gpu_resources: Sequence[str], journal: Journal) -> None:
+        self._changes = Changes[Node](attrgetter("name"))
+        self._changes.take(nodes)
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
         self.number = {node.name: i for i, node in enumerate(self.nodes)}
         self.gpu_resources = tuple(gpu_resources)
@@ -84,7 +95,13 @@ class NodeBoard:
         return requirements
 
     def _find_requirements(self, shape: PodShape) -> PodRequirements:
-        nodes, node_set = self._suitable_nodes(shape)
+        anywhere = PodShape(
+            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
+        )
+        if anywhere not in self._suitable:
+            suitable = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
+            self._suitable[anywhere] = suitable, frozenset(suitable)
+        nodes, node_set = self._suitable[anywhere]
         needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
         scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
         if not shape.avoided_nodes:
@@ -92,15 +109,6 @@ class NodeBoard:
         avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
         rest = AllBut(nodes, node_set, avoided)
         return PodRequirements(shape, needs, scarce, rest, rest)
-
-    def _suitable_nodes(self, shape: PodShape) -> tuple[tuple[int, ...], frozenset[int]]:
-        anywhere = PodShape(
-            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
-        )
-        if anywhere not in self._suitable:
-            nodes = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
-            self._suitable[anywhere] = nodes, frozenset(nodes)
-        return self._suitable[anywhere]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
         """The free room on the node once all leaving pods have left."""
@@ -167,21 +175,25 @@ class NodeBoard:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
-    def has_same_nodes(self, nodes: Sequence[Node]) -> bool:
-        """Whether these are the nodes of this board, apart from their use."""
-        return len(nodes) == len(self.nodes) and all(
-            one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
-        )
+    def take_changes(self, nodes: tuple[Node, ...]) -> list[NodeChange] | None:
+        """The nodes whose use has changed since the last call; None if other nodes, or their other facts, have changed:
+        then the board is of no use any more.
+        """
+        gone, new = self._changes.take(nodes)
+        after = {node.name: node for node in new}
+        if len(gone) != len(new) or any(
+            one.name not in after or not _same_but_use(one, after[one.name]) for one in gone
+        ):
+            return None
+        return [NodeChange(self.number[one.name], one, after[one.name]) for one in gone]
 
-    def renew(self, nodes: Iterable[Node]) -> list[tuple[int, Node, Node]]:
-        """Bring the use of the same nodes up to date. Returns the nodes that changed: number, before, after."""
-        numbered = ((self.number[node.name], node) for node in nodes)
-        changed = [(number, self.nodes[number], node) for number, node in numbered if self.nodes[number] is not node]
-        if not changed:
-            return []
+    def renew(self, changes: Sequence[NodeChange]) -> None:
+        """Bring the use of these nodes up to date."""
+        if not changes:
+            return
         self._infeasible = KnownInfeasible()
         renewed = list(self.nodes)
-        for number, before, after in changed:
+        for number, before, after in changes:
             renewed[number] = after
             for room in (self._soon[number], self._now[number]):
                 room.remove(before.used.requests, before.used.ports)
@@ -190,7 +202,6 @@ class NodeBoard:
             self._now[number].add(after.leaving.requests, after.leaving.ports)
             self._reindex(number)
         self.nodes = tuple(renewed)
-        return changed
 
     def place_members(self, members: Sequence[Load], node: int) -> None:
         """Count loads that are on the node from the start. This cannot be undone."""
@@ -202,21 +213,20 @@ class NodeBoard:
 
     def remove_member(self, member: Load, node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._change(member, node, True, +1, KnownInfeasible())
+        self._change(member, node, True, -1, KnownInfeasible())
 
-    def add_usage(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node; with `now`, it also uses room that is free already."""
+    def change_usage(self, load: Load, node: int, sign: int, *, now: bool) -> None:
+        """Count a load on the node (+1), or as leaving it (-1). With `now`, it also uses room that is free already, or
+        counts as if it had not been there.
+        """
         change, known = partial(self._change, load, node, now), self._infeasible
-        self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
-
-    def remove_usage(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        change, known = partial(self._change, load, node, now), self._infeasible
-        self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
+        self._journal.do(
+            partial(change, sign, known if sign > 0 else KnownInfeasible()), undo=partial(change, -sign, known)
+        )
 
     def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
-            (room.add if sign < 0 else room.remove)(load.requests, load.host_ports)
+            (room.add if sign > 0 else room.remove)(load.requests, load.host_ports)
         self._reindex(node)
         self._infeasible = infeasible
 
@@ -267,7 +277,5 @@ class NodeBoard:
 
 
 def _same_but_use(one: Node, other: Node) -> bool:
-    if one is other:  # unchanged means identical (23)
-        return True
     before, now = ((it.unschedulable, it.ready, it.taints, it.allocatable, it.labels) for it in (one, other))
     return before == now

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from operator import attrgetter
 
-from elastic_operator.memory import drop_older_half
+from elastic_operator.memory import Changes, drop_older_half
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
@@ -36,6 +36,7 @@ class Queues:
 
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
+        self._changes = Changes[JobDemand | ForeignPod](attrgetter("uid"))
         self.by_uid: dict[str, Entry] = {}
         self._class_numbers = defaultdict[Hashable, int](count().__next__)
         """A new number for each equivalence class, because numbers are compared faster than the parts of a class."""
@@ -55,27 +56,34 @@ class Queues:
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Renew the entries of changed jobs: `leave` is called with each old one, `join` with all new ones."""
-        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs}
-        jobs |= {
-            pod.uid: pod
+        foreign_pods = [
+            pod
             for pod in inputs.foreign_pods
             if not pod.unplannable or pod.nominated in self._board.number  # it holds its room (206)
-        }
-        known = self.by_uid
-        # Unchanged demands are identical objects (23).
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
-        for entry in gone:
+        ]
+        changed, changed_to = self._changes.take((*inputs.jobs, *foreign_pods))
+        gone = {one.uid: self.by_uid[one.uid] for one in changed}
+        for entry in gone.values():
             leave(entry)
             self._forget(entry)
-        new = [self._entry(one) for uid, one in jobs.items() if uid not in known]
-        if not gone and not new:
-            return
+        new = [self._entry(one) for one in changed_to]
         join(new)
         for entry in new:
             self._classify(entry, inputs.now)
-        self.entries = tuple(sorted(known.values(), key=attrgetter("order")))
-        for rank, entry in enumerate(self.entries):
-            entry.position = rank
+        self._sort_in(gone, new)
+
+    def _sort_in(self, gone: Mapping[str, Entry], new: Iterable[Entry]) -> None:
+        """Put the new entries into their places: into those of the entries that they replace, if all can be there."""
+        replaced = [(gone[entry.demand.uid], entry) for entry in new if entry.demand.uid in gone]
+        entries = list(self.entries)
+        for before, entry in replaced:
+            entry.position = before.position
+            entries[entry.position] = entry
+        if len(replaced) < len(gone) or len(entries) < len(self.by_uid) or any(a.order != b.order for a, b in replaced):
+            entries = sorted(self.by_uid.values(), key=attrgetter("order"))
+            for rank, entry in enumerate(entries):
+                entry.position = rank
+        self.entries = tuple(entries)
 
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
         job, foreign_pod = (one.demand, one) if isinstance(one, ForeignPod) else (one, None)
@@ -84,7 +92,10 @@ class Queues:
         rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
         order = _order(job, in_turns=rules.quantum_seconds is not None)
-        entry = Entry(job, order, team, job.sizes, master, worker, foreign_pod=foreign_pod)
+        entry = Entry(job, order, team, job.sizes, master, worker)
+        if foreign_pod is not None:
+            entry.foreign_pod, entry.gang, entry.may_be_split = foreign_pod, foreign_pod.gang, foreign_pod.may_be_split
+            entry.reserved_node, entry.promised_node = foreign_pod.reserved, foreign_pod.promised_node
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -119,7 +130,9 @@ class Queues:
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
         entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants_pods and entry.has_minimum)
-        if _is_handled_first(entry):
+        too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
+        releases = bool(entry.kept) and (too_many or not demand.wants_pods)
+        if entry.promised_node or releases or any(member.node is None for member in entry.kept):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
@@ -149,15 +162,6 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     return tuple(
         n for n in demand.sizes if n <= has or not (demand.shape.flavor_problem or over_per_job_limit(entry, n))
     )
-
-
-def _is_handled_first(entry: Entry) -> bool:
-    """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.promised_node:
-        return True
-    demand = entry.demand
-    too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:

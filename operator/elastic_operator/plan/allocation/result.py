@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -32,25 +33,38 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, state: AllocationState, still_futile: frozenset[str] = frozenset()) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.queues.by_uid[job.uid] for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
+        self.changed_entries: AbstractSet[Entry] = state.take_reassigned()
+        """The entries whose assignment may differ from that in the last allocation of the same state."""
         self.still_futile = still_futile
-        """The preemptors (uids) whose preemption of a whole job was futile in the last try of the pass, too (112)."""
+        """The preemptors (uids) whose preemption was futile in the last try of the pass, too (112, 219)."""
         self.withheld: Mapping[str, str] = {}
         """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return (job.uid for job in self.inputs.jobs)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.inputs.jobs)
 
     def __contains__(self, uid: object) -> bool:
-        return uid in self._entries
+        return isinstance(uid, str) and self._find(uid) is not None
+
+    def _find(self, uid: str) -> Entry | None:
+        """The entry of the job; None for a job that is not in the input."""
+        entry = self._state.queues.by_uid.get(uid)
+        return None if entry is None or entry.is_foreign_pod else entry
+
+    def _entry(self, uid: str) -> Entry:
+        """The entry of the job. Raises KeyError for a job that is not in the input."""
+        entry = self._find(uid)
+        if entry is None:
+            raise KeyError(uid)
+        return entry
 
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
-            entry = self._entries[uid]
+            entry = self._entry(uid)
             assignment = self.assignment(uid)
             preemptors = self._preemptors(uid)
             size_reason, requeue_at = self._why(entry)
@@ -76,7 +90,7 @@ class Allocation(Mapping[str, Grant]):
 
         `Mapping.get` would also return the default if the words of the reason raised a KeyError.
         """
-        return self[uid] if uid in self._entries else default
+        return default if self._find(uid) is None else self[uid]
 
     def _why(self, entry: Entry) -> tuple[Reason, float]:
         why = self.withheld.get(entry.demand.uid)
@@ -93,6 +107,11 @@ class Allocation(Mapping[str, Grant]):
     def inputs(self) -> AllocationInputs:
         """The input that the allocation was made from."""
         return self._state.inputs
+
+    @property
+    def reassigned(self) -> AbstractSet[str]:
+        """The jobs (uids) whose assignment may differ from that in the last allocation, and jobs deleted since."""
+        return {entry.demand.uid for entry in self.changed_entries if not entry.is_foreign_pod}
 
     @property
     def has_shrinking_jobs(self) -> bool:
@@ -122,7 +141,7 @@ class Allocation(Mapping[str, Grant]):
         """The jobs (uids) that release pods for other teams or for foreign pods, in the order in which jobs are served.
         Each has these preemptors: uid to name.
         """
-        losing = sorted((self._entries[uid] for uid in self._victims), key=lambda entry: entry.position)
+        losing = sorted((self._entry(uid) for uid in self._victims), key=lambda entry: entry.position)
         found = ((e.demand.uid, _named(filter(e.is_eviction_by, self._preemptors(e.demand.uid)))) for e in losing)
         return {uid: preemptors for uid, preemptors in found if preemptors}
 
@@ -174,7 +193,7 @@ class Allocation(Mapping[str, Grant]):
 
     def demand(self, uid: str) -> JobDemand:
         """The job's demand in this pass."""
-        return self._entries[uid].demand
+        return self._entry(uid).demand
 
     @property
     def waiting_for_gangs(self) -> frozenset[str]:
@@ -185,25 +204,37 @@ class Allocation(Mapping[str, Grant]):
         waiting = (entry for entry in state.queues.entries if state.preemption_bar(entry) is PreemptionBar.GANG_FIRST)
         return frozenset(entry.demand.uid for entry in waiting)
 
+    @property
+    def gangs_first_until(self) -> float:
+        """When (epoch seconds) a job next ends its wait for large gangs without their nodes (217); infinity for never.
+
+        Jobs that got room meanwhile count, too: they may have waited earlier in the pass.
+        """
+        flavors = self._state.this_pass.flavors_of_large_gangs
+        if not flavors:
+            return inf
+        times = (job.yields_until for job in self.inputs.jobs if job.shape.flavor in flavors)
+        return min((time for time in times if time > self.inputs.now), default=inf)
+
     def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
-        return any(True for _ in self._state.victims.taken_for(self._entries[uid]))
+        return any(True for _ in self._state.victims.taken_for(self._entry(uid)))
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that are preempted for the job, in its own team and in others."""
-        return sum(victim.pod.gpus for victim in self._state.victims.taken_for(self._entries[uid]))
+        return sum(victim.pod.gpus for victim in self._state.victims.taken_for(self._entry(uid)))
 
     def position(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
-        return self._entries[uid].position
+        return self._entry(uid).position
 
     def find_assignment(self, uid: str) -> Assignment | None:
         """The assignment; None for a job that is not in the input."""
-        return self.assignment(uid) if uid in self._entries else None
+        return None if self._find(uid) is None else self.assignment(uid)
 
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the input."""
-        entry, state = self._entries[uid], self._state
+        entry, state = self._entry(uid), self._state
         if entry.assignment is None:
             entry.assignment = assignment_of(state, entry)
         return entry.assignment

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Set
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -37,11 +38,11 @@ def scale_up_order(entry: Entry) -> ScaleUpOrder:
 def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes (`equivalence`)."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.may_grow_at, demand.may_preempt_at) > now or entry.is_delayed_size(next_size, now)
+    waits = demand.may_grow_at > now or now < demand.bar.until < inf or now < demand.grow_at(next_size)
     has_failed = demand.failed is not None and demand.failed.until > now
     if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
-    return entry.equivalence_class, entry.missing(next_size), entry.preemption_bar(now) is None
+    return entry.equivalence_class, entry.missing(next_size), now >= demand.bar.until
 
 
 class ScaleUpQueues:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
@@ -33,7 +34,8 @@ class AllocationState:
     `this_pass` is new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
-        futile_preemptors  the entries (uids) whose preemption of a whole job was futile (112)
+        futile_preemptors  the entries (uids) whose preemption was futile (112, 219)
+        futile_in_team     those of them for which their own team, or a parent of it, would be short of GPUs (219)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.
@@ -47,20 +49,24 @@ class AllocationState:
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.placed: list[list[tuple[Entry, Placement]]] = [[] for _ in self.board.nodes]
-        self.futile_preemptors = frozenset[str]()
+        self._reassigned: set[Entry] = set()
+        self.futile_preemptors = self.futile_in_team = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(inputs)
 
     def renewed(self, inputs: AllocationInputs) -> AllocationState:
         """The state for other inputs: this state brought up to date, or a new one if teams or nodes have changed."""
-        if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
+        before, after = ((it.settings, it.teams, it.reclaim_stopped) for it in (self.inputs, inputs))
+        changes = self.board.take_changes(inputs.nodes)
+        if before != after or changes is None:
             self.journal.forget()
             return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
         self.inputs = inputs
-        for number, before, after in self.board.renew(inputs.nodes):
-            self.accounts.renew_node(number, before, after)
+        self.board.renew(changes)
+        for change in changes:
+            self.accounts.renew_node(*change)
         self._start(inputs)
         return self
 
@@ -76,12 +82,19 @@ class AllocationState:
             self._trim(entry)
         self.divide()
         for entry in entries:
-            self._hold_promised(entry)
+            self.hold_promised(entry)
 
     @property
     def now(self) -> float:
         """The time of the pass (epoch seconds)."""
         return self.inputs.now
+
+    def take_reassigned(self) -> AbstractSet[Entry]:
+        """The entries that have changed since the last call, changes that were undone included: all others keep their
+        assignment.
+        """
+        reassigned, self._reassigned = self._reassigned, set()
+        return reassigned
 
     @property
     def victims(self) -> Victims:
@@ -94,6 +107,7 @@ class AllocationState:
         """Put the members of new entries on the board."""
         loads: dict[int, list[Member]] = {}
         for entry in entries:
+            self._reassigned.add(entry)
             for member in entry.kept:
                 self._charge_member(entry, member, +1)
                 node = self.board.number.get(member.node) if member.node is not None else None
@@ -132,7 +146,7 @@ class AllocationState:
                     partial(self._count_at, entry, member, placement.node_number),
                     undo=partial(self._uncount_at, entry, member, placement.node_number),
                 )
-                self.board.add_usage(member, placement.node_number, now=True)
+                self.board.change_usage(member, placement.node_number, +1, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.node_of[member.uid] = node
@@ -162,7 +176,7 @@ class AllocationState:
                     held[entry.account.flavor] += member.gpus
         self.accounts.divide(held)
 
-    def _hold_promised(self, entry: Entry) -> None:
+    def hold_promised(self, entry: Entry) -> None:
         """Place a foreign pod on the node that it is nominated for.
 
         If kube-scheduler or another program nominated the pod, it is placed even without room. If the operator did, the
@@ -189,10 +203,11 @@ class AllocationState:
         if member.node is None or member.node in self.board.number:
             self.add_usage(entry, sign * member.gpus)
 
-    def _release(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load as leaving."""
-        self.board.remove_usage(load, node, now=now)
-        self.this_pass.node_got_room(node)
+    def _change_usage(self, load: Load, node: int, sign: int, *, now: bool) -> None:
+        """Count a load on the node (+1), or as leaving it (-1)."""
+        self.board.change_usage(load, node, sign, now=now)
+        if sign < 0:
+            self.this_pass.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo an attempt to preempt. Options that the attempt made more expensive are cheaper again."""
@@ -203,6 +218,7 @@ class AllocationState:
     def _note_change(self, entry: Entry) -> None:
         """Note that pods of the entry have changed, or that such a change was undone."""
         self.this_pass.changed.add(entry)
+        self._reassigned.add(entry)
         entry.assignment = None
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -237,7 +253,7 @@ class AllocationState:
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.node_of.get(member.uid)
         if node is not None:
-            (self.board.add_usage if sign > 0 else self._release)(member, node, now=False)
+            self._change_usage(member, node, sign, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
@@ -279,20 +295,31 @@ class AllocationState:
         """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
 
+    def may_preempt_in_team(self, entry: Entry) -> bool:
+        """Whether the entry may preempt jobs that are charged to its team, or to a parent of it, in this pass; False if
+        it would lose their room again (219).
+        """
+        return entry.demand.uid not in self.futile_in_team
+
+    def may_preempt_from(self, entry: Entry, victim_job: Entry) -> bool:
+        """Whether the entry may preempt pods and planned places of that job in this pass (219)."""
+        return self.may_preempt_in_team(entry) or not entry.accounts_shared_with(victim_job)
+
     def preemption_bar(self, entry: Entry) -> PreemptionBar | None:
         """Why no pods of others may be preempted for the entry; None if they may (139).
 
         A job that has lost all its pods to another team waits until the large gangs of its flavor have their nodes, for
         a minute at most (217).
         """
-        own = entry.preemption_bar(self.now)
-        if own is None and (
-            entry.demand.shape.flavor in self.this_pass.flavors_of_large_gangs
+        demand = entry.demand
+        if self.now < demand.bar.until:
+            return demand.bar.why
+        yields = (
+            demand.shape.flavor in self.this_pass.flavors_of_large_gangs
             and not (entry.size or entry.is_foreign_pod)
-            and (self.now < entry.demand.yields_until or any(preemptor.gang for preemptor in entry.preemptors))
-        ):
-            return PreemptionBar.GANG_FIRST
-        return own
+            and (self.now < demand.yields_until or any(preemptor.gang for preemptor in entry.preemptors))
+        )
+        return PreemptionBar.GANG_FIRST if yields else None
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
@@ -332,9 +359,7 @@ class AllocationState:
         self, entry: Entry, placement: Placement, placements: tuple[Placement, ...], sign: int
     ) -> None:
         change, requirements = partial(self._place, entry, placement), entry.requirements(placement.role)
-        (self.board.add_usage if sign > 0 else self._release)(
-            requirements.shape, placement.node_number, now=placement.ready
-        )
+        self._change_usage(requirements.shape, placement.node_number, sign, now=placement.ready)
         self.journal.do(partial(change, placements, sign), undo=partial(change, entry.placements, -sign))
 
     def _place(self, entry: Entry, placement: Placement, placements: tuple[Placement, ...], sign: int) -> None:
@@ -345,9 +370,3 @@ class AllocationState:
             self.placed[placement.node_number].remove((entry, placement))
         self.add_usage(entry, sign * entry.requirements(placement.role).gpus, not_yet_held=not entry.promised_node)
         self._note_change(entry)
-
-
-def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
-    """Whether settings, teams and the reclaim switch are the same."""
-    one, other = ((it.settings, it.teams, it.reclaim_stopped) for it in (before, after))
-    return one == other

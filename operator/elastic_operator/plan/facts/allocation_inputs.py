@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.team import NO_POLICY, Flavor, Team, Teams
 from elastic_operator.plan.facts.text import Reason
@@ -55,5 +54,5 @@ class AllocationInputs:
 
 
 def gpus_in(inputs: AllocationInputs) -> int:
-    """The GPUs of all nodes in any state."""
-    return sum(count_gpus(node.allocatable, inputs.settings.gpu_resources) for node in inputs.nodes)
+    """The GPUs of all nodes in any state: the sum of `count_gpus`, without a call for each node (23)."""
+    return sum([node.allocatable.get(name, 0) for name in inputs.settings.gpu_resources for node in inputs.nodes])

@@ -47,6 +47,14 @@ class PreemptionBar(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """Before `until` (epoch seconds) no pods of others are preempted for a job; infinity: it ends at no known time."""
+
+    why: PreemptionBar
+    until: float = inf
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRequest:
     """When (epoch seconds) a job's pods request new nodes from an autoscaler (49): from `begins_at` to `ends_at`.
 
@@ -115,10 +123,8 @@ class JobDemand:
     """False for a job that may have no pods: suspended, ended or invalid."""
     preemptible: bool = True
     """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""
-    preemption_bar: PreemptionBar | None = None
-    """Why no pods of others may be preempted for the job; None if they may (139)."""
-    may_preempt_at: float = -inf
-    """Before this time no pods of others are preempted for the job, because its pods were not placed (139)."""
+    bar: Bar = Bar(PreemptionBar.NOT_PLACED, until=-inf)
+    """Why, and until when, no pods of others may be preempted for the job (139)."""
     yields_until: float = -inf
     """Until this time a job that has lost all its pods to other teams lets large gangs have their nodes first (217)."""
     running_since: float | None = None

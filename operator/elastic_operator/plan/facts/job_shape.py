@@ -47,18 +47,18 @@ def job_shape(master: PodShape, worker: PodShape, *, flavors: Sequence[Flavor], 
     counted = {name for flavor in flavors for name in flavor.resources}
     requested = {name for name in counted if any(shape.requests.get(name) for shape in with_gpus)}
     counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
-    suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
+    selectors = [shape.node_selector for shape in with_gpus]  # a selector may exclude the nodes of a flavor
+    suitable = [
+        flavor
+        for flavor in counting
+        if all(one.get(key, value) == value for one in selectors for key, value in flavor.node_selector.items())
+    ]
     if len(suitable) != 1:
         problem = _problem(sorted(requested), suitable or counting, bool(suitable))
         return JobShape(master, worker, "", problem, lowest_priority)
     flavor = suitable[0]
     kept = _kept_to(master, flavor)
     return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", lowest_priority)
-
-
-def _may_be(shape: PodShape, flavor: Flavor) -> bool:
-    """Whether the node selector of that shape allows nodes of the flavor."""
-    return all(shape.node_selector.get(key, value) == value for key, value in flavor.node_selector.items())
 
 
 def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:

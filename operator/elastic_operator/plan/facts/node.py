@@ -94,17 +94,12 @@ class Node:
     leaving: NodeUse = UNUSED
 
     @property
-    def usable(self) -> bool:
-        """Whether the node takes new pods at all (taints aside)."""
-        return self.ready and not self.unschedulable
-
-    @property
     def why_closed(self) -> str:
         """What keeps all new pods off the node, in words; "" if nothing does.
 
         A taint for the node's state may outlive or precede that state by moments.
         """
-        if not self.usable:
+        if self.unschedulable or not self.ready:
             return CORDONED if self.unschedulable else "NotReady"
         return next((taint.node_state for taint in self.taints if taint.keeps_away and taint.node_state), "")
 

@@ -61,23 +61,17 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
         gpus=count_gpus(requests, gpu_resources),
         node_selector=dict(pod.get("nodeSelector") or {}),
         affinity=tuple(required.get("nodeSelectorTerms") or ()),
-        tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
-        host_ports=frozenset(_host_ports(pod)) or EMPTY_SET,
+        tolerations=tuple(
+            Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
+            for t in pod.get("tolerations") or []
+        ),
+        host_ports=frozenset(host_ports(pod)) or EMPTY_SET,
         pinnable=not because,
         unpinned_because=because,
     )
 
 
-def _toleration(toleration: Mapping[str, Any]) -> Toleration:
-    return Toleration(
-        key=toleration.get("key") or "",
-        operator=toleration.get("operator") or "Equal",
-        value=toleration.get("value") or "",
-        effect=toleration.get("effect") or "",
-    )
-
-
-def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
+def host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
     """The node's ports that containers and sidecars use. With hostNetwork, every container port is one."""
     sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:
@@ -103,18 +97,14 @@ def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
     if pod.get("resourceClaims"):
         yield "it has resourceClaims"
     for volume in pod.get("volumes") or []:
-        yield from _unknowable_volume(volume, volumes)
-
-
-def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
-    if _nested(volume, "ephemeral").get("volumeClaimTemplate"):
-        yield f"its volume {volume.get('name', '')} is claimed per pod"
-    claim = _nested(volume, "persistentVolumeClaim").get("claimName")
-    fact = volumes.get(claim, "unbound") if claim else "bound"
-    if fact == "unbound":
-        yield f"PersistentVolumeClaim {claim} is not bound"
-    if fact == "zonal":
-        yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
+        if _nested(volume, "ephemeral").get("volumeClaimTemplate"):
+            yield f"its volume {volume.get('name', '')} is claimed per pod"
+        claim = _nested(volume, "persistentVolumeClaim").get("claimName")
+        fact = volumes.get(claim, "unbound") if claim else "bound"
+        if fact == "unbound":
+            yield f"PersistentVolumeClaim {claim} is not bound"
+        if fact == "zonal":
+            yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
 
 
 def _nested(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

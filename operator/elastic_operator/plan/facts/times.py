@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from math import ceil
 
 from elastic_api.status import Condition, Truth
+from elastic_operator.attempts import AHEAD_SECONDS
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.waits import AHEAD_SECONDS
 
 _ROUNDING_SECONDS = 0.001
 """The most by which a sum of times may exceed a whole second by rounding alone."""

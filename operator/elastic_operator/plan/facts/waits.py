@@ -1,15 +1,15 @@
 """How long a job waits: for kube-scheduler to place a pod, and until the next try. The job's status keeps the ends of
 these waits, so that the next leader reads them there (`read.written_times`).
 
-Any other time stands at the top of the module that waits, in most cases with `Attempts` of `elastic_operator.waits`.
+Any other time stands at the top of the module that waits, in most cases with `Attempts` of `elastic_operator.attempts`.
 docs/internals.md has a row for each wait before a retry, with its module.
 """
 
 from __future__ import annotations
 
 from elastic_api.status import PREEMPTED, Change, JobStatus, RetryCause
+from elastic_operator.attempts import doubled
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.waits import doubled
 
 UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler has not placed for this long is deleted (10)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from elastic_api.status import MAX_LENDERS, SizeReason
-from elastic_operator.plan.allocation.accounts import Accounts
+from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.lending import lendable, lent_gpus
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
@@ -81,7 +81,8 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
     code = grant.size_reason.code
     size = 0 if code == SizeReason.WAITING_FOR_NODES else grant.assignment.replicas
     gpus = job.gpus_of_size(size) if size else 0
-    borrowed = _borrowed(job, gpus, allocation.accounts)
+    own = allocation.accounts.account_of(job.namespace, job.shape.flavor) if gpus else None
+    borrowed = min(gpus, max(0, own.used - own.guaranteed)) if own else 0
     return Answer(
         fits=size >= min(job.sizes, default=1),
         replicas=size,
@@ -89,27 +90,17 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
         reason=Reason(code, WOULD_NOT_LAST if code == SizeReason.WOULD_NOT_LAST else grant.message),
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
-        lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],
+        lenders=tuple(_lenders(allocation.accounts, own, borrowed))[:MAX_LENDERS] if own and borrowed else (),
     )
 
 
-def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
-    """The GPUs of the job that are not within its team's guarantee."""
-    if not gpus:
-        return 0
-    own = accounts.account_of(job.namespace, job.shape.flavor)
-    return min(gpus, max(0, own.used - own.guaranteed))
-
-
-def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
-    """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
+def _lenders(accounts: Accounts, own: Account, borrowed: int) -> Iterator[tuple[str, int]]:
+    """The teams that would lend so many GPUs to a job of that account, the largest lender first, each with the most
+    GPUs that it would lend.
 
     Which team lends them is not decided: any with idle GPUs may.
     """
-    if not borrowed:
-        return
-    own = accounts.account_of(job.namespace, job.shape.flavor)
-    lent = lent_gpus(accounts, job.shape.flavor, attrgetter("used"))
+    lent = lent_gpus(accounts, own.flavor, attrgetter("used"))
     leaves = [account for account in lent if not account.children]
     most = min(borrowed, sum(lent[account] for account in leaves))
     idle = {account.team.name: lendable(account, account.used) for account in leaves if account is not own}

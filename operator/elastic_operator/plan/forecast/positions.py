@@ -31,7 +31,7 @@ def positions(queued: Iterable[JobDemand], allocation: Allocation) -> dict[str, 
     lengths: dict[tuple[str, str], int] = {}
     found = {}
     for job in queued:
-        line = allocation.accounts.team_of(job.namespace), job.shape.flavor
+        line = allocation.accounts.teams.name_of(job.namespace), job.shape.flavor
         found[job.uid] = lengths[line] = lengths.get(line, 0) + 1
     return found
 

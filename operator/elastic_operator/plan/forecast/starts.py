@@ -124,7 +124,7 @@ def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iter
         if job.members:
             times = [*ends_of_protection(job, inputs.teams.team_of(job.namespace))]
         else:
-            times = [job.may_preempt_at, job.yields_until, job.starves_from(inputs.settings.starvation_seconds)]
+            times = [job.bar.until, job.yields_until, job.starves_from(inputs.settings.starvation_seconds)]
             times += [job.failed.until] if job.failed is not None else []
         yield from (time for time in times if time > inputs.now)
 

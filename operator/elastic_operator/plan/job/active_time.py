@@ -60,11 +60,6 @@ def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float,
             since = change.time
     if holds:
         return spent, since or ended or status_time(now)  # the replacement of lost pods is not recorded as a change
-    until = _without_pods_since(status)
-    return spent + (max(0.0, (until or now) - seconds(since)) if since else 0.0), None
-
-
-def _without_pods_since(status: JobStatus) -> float | None:
-    """The time from which the job has been granted no pods; None if it has a grant."""
     admitted = status.condition(ConditionType.ADMITTED)
-    return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
+    until = seconds(admitted.last_transition_time) if admitted and admitted.status == "False" else now
+    return spent + (max(0.0, until - seconds(since)) if since else 0.0), None

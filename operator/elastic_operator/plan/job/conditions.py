@@ -7,7 +7,7 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import LOST, ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, rfc3339
+from elastic_api.status import LOST, ConditionType, Phase, Retry, RetryCause, SizeReason, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
@@ -31,12 +31,16 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observ
     phase, stalled = ready.code, ready.code in STALLED
     suspended = Reason("Suspended", "spec.suspend is true.") if obs.job.is_suspended else Reason("NotSuspended", "")
     admitted = Reason("Admitted", f"The job is granted {pods(granted)}.") if granted else Reason("NotAdmitted", "")
+    resizing: Reason | None = None
+    if phase == Phase.RESIZING and status.history:
+        last = status.history[0]
+        resizing = Reason(last.reason, f"The size changes from {last.from_} to {pods(last.to)}.")
     answers: list[tuple[ConditionType, bool, Reason]] = [
         (ConditionType.READY, phase in READY_TRUE, ready),
         (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
         (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, suspended),
         (ConditionType.ADMITTED, granted > 0, admitted),
-        (ConditionType.RESIZING, *_resizing(obs, phase)),
+        (ConditionType.RESIZING, resizing is not None, resizing or Reason("Steady", "")),
     ]
     if not status.finished:
         answers += [
@@ -81,15 +85,10 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         )
     asks = grant is not None and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     if status.target_replicas == 0 or (asks and not any(map(is_running, obs.members))):
-        texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
+        preemption = whole_preemption(status)  # its message names the preemptors
+        texts = (grant.message if grant else "", preemption.message if preemption else "", _left_behind(obs))
         return Reason(Phase.QUEUED, joined(*texts))
     return _group_phase(obs, now)
-
-
-def _suspended_by(status: JobStatus) -> str:
-    """The preemptors of the job's pods, if the operator preempted all of these."""
-    preemption = whole_preemption(status)
-    return preemption.message if preemption is not None else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
@@ -118,7 +117,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
             return Reason(Phase.RESTARTING if again else Phase.STARTING, text)
-        until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
+        until = f"the minimum of {obs.spec.minimum} runs" if status.master_lost_time is None else "a new master runs"
         return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
     run = "runs" if status.target_replicas == 1 else "run"
     all_run = f"{pods(status.target_replicas)} {run} with world size {status.world_size}."
@@ -128,7 +127,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, joined(text, why))
-    if _complete(obs, now):
+    if obs.finishing or (_is_settled(obs) and is_whole(obs, now)):
         return Reason(Phase.RUNNING, f"{all_run}{_failed_before(obs)}{_silence(obs)}{_kept(obs)}")
     lost = bool(status.history) and status.history[0].reason in LOST
     return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
@@ -185,10 +184,8 @@ def _kept(obs: Observation) -> str:
 
 
 def _enough(obs: Observation) -> bool:
-    """Whether the minimum runs, with its master."""
-    if _lacks_master(obs):
-        return False
-    return sum(map(is_running, obs.members)) >= obs.spec.minimum
+    """Whether the minimum runs, and does not wait for a new master."""
+    return obs.status.master_lost_time is None and sum(map(is_running, obs.members)) >= obs.spec.minimum
 
 
 def _have_met(obs: Observation, now: float) -> bool:
@@ -199,15 +196,6 @@ def _have_met(obs: Observation, now: float) -> bool:
     if report is None:
         return not awaits_first_report(obs, now)
     return report.state != "Waiting" or report.world_size > 0
-
-
-def _lacks_master(obs: Observation) -> bool:
-    """Whether the pods of an Elastic job wait for a new master."""
-    return obs.status.master_lost_time is not None
-
-
-def _complete(obs: Observation, now: float) -> bool:
-    return obs.finishing or (_is_settled(obs) and is_whole(obs, now))
 
 
 def _is_settled(obs: Observation) -> bool:
@@ -238,13 +226,6 @@ def _left_behind(obs: Observation) -> str:
         f"{listed(names)} {what} that this job needs. This command deletes what an earlier job of this name left"
         f" behind: `{removal(job.namespace, job.name, job.uid)}`."
     )
-
-
-def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
-    history = obs.status.history
-    if phase == Phase.RESIZING and history:
-        return True, Reason(history[0].reason, f"The size changes from {history[0].from_} to {pods(history[0].to)}.")
-    return False, Reason("Steady", "")
 
 
 def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from math import inf
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_api.status import ChangeReason, ConditionType, JobStatus, Retry, RetryCause
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_api.status import ChangeReason, ConditionType, Retry, RetryCause
+from elastic_operator.plan.facts.demand import Bar, FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
@@ -23,9 +23,13 @@ from elastic_worker.contract import ROLE_WORKER
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The demand of a job whose spec could be read."""
     job, status, spec = obs.job, obs.status, obs.spec
+    if obs.avoided:
+        master, worker = (excluding_nodes(one, obs.avoided) for one in (shape.master, shape.worker))
+        shape = replace(shape, master=master, worker=worker)
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.members)),)
     running = obs.wants_pods and status.target_replicas > 0
-    failed = status.failed_size
+    failed, lost = status.failed_size, whole_preemption(status)
+    reclaimed = lost if lost and lost.reason == ChangeReason.QUOTA_RECLAIMED else None
     resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
     demand = JobDemand(
@@ -35,7 +39,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         priority=job.context.priority,
         created=job.created,
         sizes=sizes,
-        shape=_excluding_nodes(shape, obs.avoided),
+        shape=shape,
         members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
         is_admitted=running,
@@ -44,8 +48,8 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         resize_cost=resize_cost(spec, status) if running else 0.0,
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
-        may_preempt_at=may_preempt_at(failed),
-        yields_until=_yields_until(status),
+        bar=Bar(PreemptionBar.NOT_PLACED, may_preempt_at(failed)),
+        yields_until=seconds(reclaimed.time) + YIELD_SECONDS if reclaimed else -inf,
         wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
@@ -84,19 +88,6 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     known = [obs.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in known if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
-
-
-def _yields_until(status: JobStatus) -> float:
-    """Until when the job lets large gangs have their nodes first, because it has lost all its pods to another team."""
-    last = whole_preemption(status)
-    return seconds(last.time) + YIELD_SECONDS if last and last.reason == ChangeReason.QUOTA_RECLAIMED else -inf
-
-
-def _excluding_nodes(shape: JobShape, nodes: Collection[str]) -> JobShape:
-    """The shape without these nodes; the same object if there are none."""
-    if not nodes:
-        return shape
-    return replace(shape, master=excluding_nodes(shape.master, nodes), worker=excluding_nodes(shape.worker, nodes))
 
 
 def _failed_size(failed: Retry | None, shape: JobShape) -> FailedSize | None:

@@ -58,7 +58,9 @@ def replace_lost_pods(obs: Observation, now: float) -> Observation:
         obs = count_losses(obs, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
         return replace_all(obs, Event(EventReason.NEW_INCARNATION, text, "Warning"))
-    if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
+    # If the last status lists a master as alive, it is lost, and its epoch is used.
+    had_master = any(pod.role == ROLE_MASTER and pod.is_alive for pod in obs.status.pods)
+    if not master_is_lost or (obs.status.master_lost_time is not None and not had_master):
         return count_losses(obs, lost, now)
     obs = next_master(count_losses(obs, lost, now, reason=ChangeReason.MASTER_LOST), now)
     return obs.with_event(_replaced("The master is gone", obs))
@@ -102,11 +104,6 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         return replace_all(obs, event)
     obs = next_master(obs, now).with_status(replicas=len(others))
     return obs.decided(_replaced(text, obs), [obs.deletion(master, short_failure(master))])
-
-
-def _had_master(obs: Observation) -> bool:
-    """Whether the last status lists a master as alive. If so, it is lost, and its epoch is used."""
-    return any(pod.role == ROLE_MASTER and pod.is_alive for pod in obs.status.pods)
 
 
 def _replaced(why: str, obs: Observation) -> Event:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, StatusFields, Training
+from elastic_operator.attempts import doubled
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
@@ -13,7 +14,6 @@ from elastic_operator.plan.facts.text import sentence
 from elastic_operator.plan.facts.times import end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, fail, present_pods, replace_all
-from elastic_operator.waits import doubled
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 JUST_CHANGED_SECONDS = 120.0
@@ -75,9 +75,7 @@ def _note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
         log_tail=list(last.lines),
     )
     same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
-    if noted == same:
-        return obs
-    return obs.with_status(last_failure=noted)
+    return obs if noted == same else obs.with_status(last_failure=noted)
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:

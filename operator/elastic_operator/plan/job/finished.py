@@ -10,13 +10,12 @@ from math import inf
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
 from elastic_api.what_if import ONCE, ONCE_SECONDS
+from elastic_operator.attempts import lasts
 from elastic_operator.plan.facts.decisions import DeletePod, Grant, Plan
-from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed
 from elastic_operator.plan.job.remaining_pods import clean_pod_policy, is_deleted_at_the_end
-from elastic_operator.waits import lasts
 
 FINISH_SECONDS = 60.0
 """The time that the workers have to end on their own after the master has succeeded."""
@@ -34,21 +33,16 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     at_once = (failed and failed.status == "True") or all(pod.ended for pod in obs.job.pods)
     policy = clean_pod_policy(obs)
     to_delete = [p for p in obs.job.pods if p.deleting_since is None and is_deleted_at_the_end(p, policy)]
-    due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in to_delete}
+    # The kubelet reports a container's end before it reports the pod's, so such a pod is about to end on its own.
+    ending = {p.uid for p in to_delete if policy == CleanPodPolicy.RUNNING and p.main.exit_code is not None}
+    due = {p.uid: ended if at_once and p.uid not in ending else ended + FINISH_SECONDS for p in to_delete}
     why = f"the job has ended ({policy})"
     deletes = (*(DeletePod(p, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
-    wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
-    if ttl is not None:
-        wakes.append(ended + ttl)
+    expiry = inf if ttl is None else ended + ttl
     plan = make_plan(replace(obs, members=()), None, deletes, None, now)
-    expired = ttl is not None and now >= ended + ttl
-    return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=inf))
-
-
-def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    """Whether the pod is about to end on its own: the kubelet reports a container's end before it reports the pod's."""
-    return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
+    requeue_at = min((time for time in (*due.values(), expiry) if time > now), default=inf)
+    return replace(plan, delete_job=now >= expiry, requeue_at=requeue_at)
 
 
 def without_pods(obs: Observation, now: float) -> Plan:

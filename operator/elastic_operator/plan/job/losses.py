@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LOST, MAX_AVOIDED, ChangeReason, Retry, RetryCause
+from elastic_operator.attempts import doubled
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
@@ -21,7 +22,6 @@ from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_no
 from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, master_of, present_pods, replace_all
 from elastic_operator.plan.job.survivors import trains_on
-from elastic_operator.waits import doubled
 from elastic_worker.contract import ROLE_MASTER
 
 

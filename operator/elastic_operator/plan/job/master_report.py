@@ -8,12 +8,12 @@ from itertools import accumulate
 from elastic_api.status import MAX_METRICS, Change, ChangeReason, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
 from elastic_api.times import span
+from elastic_operator.attempts import lasts
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
-from elastic_operator.waits import lasts
 from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0

@@ -47,15 +47,11 @@ def _why(obs: Observation, pod: OwnPod, now: float) -> tuple[str, str] | None:
     if pod.main.waiting_reason not in STARTS:
         return "", f" cannot start: {pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
     if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
-        seconds = f"{UNSEEN_SECONDS:.0f} s"
-        return "No scheduler has tried ", f" within {seconds}. Check that {_scheduler(obs, pod)} runs."
+        asked = obs.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
+        who = "kube-scheduler" if asked == DEFAULT_SCHEDULER else f"a scheduler called {asked} (schedulerName)"
+        return "No scheduler has tried ", f" within {UNSEEN_SECONDS:.0f} s. Check that {who} runs."
     return None
 
 
 def _is_unseen(pod: OwnPod) -> bool:
     return pod.phase == "Pending" and not (pod.bound or pod.unschedulable or pod.scheduler_error or pod.gates)
-
-
-def _scheduler(obs: Observation, pod: OwnPod) -> str:
-    asked = obs.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
-    return "kube-scheduler" if asked == DEFAULT_SCHEDULER else f"a scheduler called {asked} (schedulerName)"

@@ -13,7 +13,7 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.demand import Bar, FailedSize, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import Flavor
@@ -68,7 +68,7 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
         node_request=None,
         undelayed_size=count,
         failed=NEVER_LARGER,
-        preemption_bar=PreemptionBar.GETS_NO_PODS,
+        bar=Bar(PreemptionBar.GETS_NO_PODS),
     )
 
 
@@ -98,7 +98,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobD
         is_admitted=True,
         undelayed_size=len(pods),
         failed=NEVER_LARGER,
-        preemption_bar=PreemptionBar.GETS_NO_PODS,
+        bar=Bar(PreemptionBar.GETS_NO_PODS),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import Retry, RetryCause
+from elastic_operator.attempts import doubled
 from elastic_operator.plan.facts.decisions import Event, EventReason
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
@@ -19,7 +20,6 @@ from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS, futi
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, master_of, replace_all
-from elastic_operator.waits import doubled
 from elastic_worker.contract import ROLE_MASTER
 
 

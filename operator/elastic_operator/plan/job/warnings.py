@@ -5,7 +5,7 @@ All share one rule, because nearly every job has no warning in nearly every pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from elastic_api.status import ConditionType, RetryCause, SizeReason
 from elastic_operator.plan.facts.decisions import Event, EventReason
@@ -52,7 +52,12 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     if obs.nodes_in(NodeState.KEPT) and job.context.node_outage is not None:
         yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
     elif training := obs.nodes_in(NodeState.TRAINING):
-        yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", _still_training(training))
+        text = (
+            f"These nodes are not Ready: {listed(training)}. The job's master still reports that its pods there train,"
+            " so the operator keeps these pods. Check the kubelet of each node, and the network between the node and"
+            " the API server. Delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
+        )
+        yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", text)
     yield from job.context.warnings.items()
     if ConditionType.FLAGS_NOT_USED not in job.context.warnings and (flags := _flags_of_its_command(obs)):
         yield ConditionType.FLAGS_NOT_USED, Reason(SET_BY_OPERATOR, flags)
@@ -63,14 +68,6 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
         yield ConditionType.PODS_NOT_STARTED, Reason(known.reason, known.message)
     if held := why_held(obs.status):
         yield ConditionType.FLAPPING, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
-
-
-def _still_training(nodes: Sequence[str]) -> str:
-    return (
-        f"These nodes are not Ready: {listed(nodes)}. The job's master still reports that its"
-        " pods there train, so the operator keeps these pods. Check the kubelet of each node, and the network between"
-        " the node and the API server. Delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
-    )
 
 
 def _flags_of_its_command(obs: Observation) -> str:

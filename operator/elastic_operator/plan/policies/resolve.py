@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
+from elastic_api.policy import LabelExpression, NamespaceSelector, Operator, PolicySpec
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.team import Quota, Team, Teams, by_age
 from elastic_operator.plan.facts.text import Reason, listed
@@ -233,19 +233,14 @@ def _team(policy: Policy, parent: str | None, flavors: Collection[str], problems
         name=policy.name,
         created=policy.created,
         parent=parent,
-        quotas={quota.name: _quota(quota) for quota in spec.flavors if quota.name in flavors},
+        quotas={
+            one.name: Quota(one.guaranteed, one.borrowing.limit, one.borrowing.weight, one.lending.limit)
+            for one in spec.flavors
+            if one.name in flavors
+        },
         priority=spec.priority,
         max_gpus_per_job=spec.per_job.max_gpus,
         min_runtime_seconds=spec.reclaim.min_runtime_seconds,
         quantum_seconds=spec.time_sharing.quantum_seconds if spec.time_sharing else None,
         grace_seconds=spec.reclaim.grace_period_seconds,
-    )
-
-
-def _quota(quota: FlavorQuota) -> Quota:
-    return Quota(
-        guaranteed=quota.guaranteed,
-        borrow_limit=quota.borrowing.limit,
-        weight=quota.borrowing.weight,
-        lend_limit=quota.lending.limit,
     )

@@ -33,7 +33,6 @@ class PolicyUsage:
         self._of: dict[str, list[Account]] = {}
         self._lent: dict[Account, int] = {}
         self._guaranteed: dict[str, dict[str, int]] = {}
-        self._guaranteed_in_all: dict[str, int] = {}
         """The guarantees of the teams without a parent, by flavor and name."""
         self._capacity: Mapping[str, int] = accounts.capacity
         self._running: Counter[str] = Counter()
@@ -43,14 +42,10 @@ class PolicyUsage:
                 self._of.setdefault(account.team.name, []).append(account)
             tops = accounts.tops(flavor)
             self._guaranteed[flavor] = {top.team.name: top.guaranteed for top in tops if top.guaranteed}
-            self._guaranteed_in_all[flavor] = sum(self._guaranteed[flavor].values())
             self._lent |= lent_gpus(accounts, flavor, attrgetter("used_with_terminating"))
-        self._count_jobs(accounts, jobs)
-
-    def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
         above = {name: [account.team.name for account in known[0].path] for name, known in self._of.items()}
         for job in jobs:
-            team = accounts.team_of(job.namespace)
+            team = accounts.teams.name_of(job.namespace)
             if job.members:
                 self._running.update(above.get(team, ()))
             elif job.wants_pods:
@@ -66,7 +61,8 @@ class PolicyUsage:
         accounts = self._of.get(name, [])
         amounts = [self._amounts(account) for account in accounts]
         jobs = JobCounts(running=self._running[name], queued=self._queued[name])
-        shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
+        named = {account.flavor for account in accounts if account.flavor in account.team.quotas}
+        shown = [amount for amount in amounts if amount.name in named or amount.used > 0 or amount.pending > 0]
         known = {condition.type: condition for condition in before.conditions}
         return PolicyStatus(
             observed_generation=generation,
@@ -110,7 +106,7 @@ class PolicyUsage:
         if account.parent is not None or not account.guaranteed:
             return ""
         flavor, guarantees = account.flavor, self._guaranteed[account.flavor]
-        guaranteed, there = self._guaranteed_in_all[flavor], self._capacity[flavor]
+        guaranteed, there = sum(guarantees.values()), self._capacity[flavor]
         if guaranteed <= there:
             return ""
         names = listed(sorted(guarantees))
@@ -140,11 +136,6 @@ def _pending(account: Account) -> int:
     if account.children:
         return sum(map(_pending, account.children))
     return max(0, account.requested - account.used_with_terminating)
-
-
-def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
-    """Whether the policy mentions the flavor, or its pods use it."""
-    return account.flavor in account.team.quotas or amounts.used > 0 or amounts.pending > 0
 
 
 def _total(amounts: Sequence[FlavorAmounts]) -> Amounts:

@@ -97,13 +97,10 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, is_reserved: bool)
         return False
     if is_reserved:
         return True
-    message = convert.unschedulable(pod)
-    return any(_is_lacking(resource, message) for resource in settings.allocation.gpu_resources)
-
-
-def _is_lacking(resource: str, message: str) -> bool:
-    """Whether kube-scheduler's message names the whole resource, and not one whose name only begins with it."""
-    return re.search(rf"Insufficient {re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
+    message, _ = convert.scheduler_messages(pod)
+    # The whole resource, and not one whose name only begins with it.
+    names = map(re.escape, settings.allocation.gpu_resources)
+    return any(re.search(rf"Insufficient {name}(?![\w/-]|\.\w)", message) for name in names)
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:

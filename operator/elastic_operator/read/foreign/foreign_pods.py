@@ -124,21 +124,12 @@ class ForeignPods:
 
     def _note_bound(self, before: Mapping[str, WaitingPod], uids: Set[str], now: float) -> None:
         """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
-
-        Args:
-            before: The waiting pods of the last refresh, by uid.
-            uids: The pods that still wait.
-            now: Epoch seconds.
+        `before` are the pods that waited then, `uids` those that still wait.
         """
         for uid in before.keys() - uids:
             waiting, node = before[uid], self._ledger.bound_to(uid)
             if waiting.gang and waiting.reservation.node and node:
                 self._places.note_bound(waiting.gang, node, waiting.reservation.node, now)
-
-    def _in_its_gang(self, gang: str, written: Reservation) -> Reservation:
-        """The reservation of a pod, moved to the node that is left for it in its gang (167)."""
-        node = self._places.present_node(gang, written.node, written.since)
-        return written if node == written.node else msgspec.structs.replace(written, node=node)
 
     def _renewable(self, now: float) -> tuple[WaitingPod, ...]:
         """The pods whose nomination must be renewed now.
@@ -170,15 +161,13 @@ class ForeignPods:
 
     def read_ahead(self, now: float) -> Iterator[None]:
         """If many pods are new or changed, read one of them per step (91). The next refresh uses the results."""
-        changed = [pod for pod in self._ledger.waiting_foreign_pods() if not self._knows(pod)]
+        known = {uid: waiting.pod for uid, waiting in self._waiting.items()}
+        pods = self._ledger.waiting_foreign_pods()
+        changed = [pod for pod in pods if known.get(pod.metadata.uid) is not pod]  # unchanged means identical (23)
         for pod in changed if len(changed) > FEW_PODS else ():
             if (waiting := self._guarded(pod, self._waiting.get(pod.metadata.uid), now)) is not None:
                 self._waiting[pod.metadata.uid] = waiting
             yield
-
-    def _knows(self, pod: objects.Pod) -> bool:
-        waiting = self._waiting.get(pod.metadata.uid)
-        return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
     def _guarded(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod | None:
         """The pod as read now. None while it is quarantined: the operator does nothing for it, and its reservation
@@ -189,25 +178,21 @@ class ForeignPods:
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
     def _read_pod(self, pod: objects.Pod, before: WaitingPod | None, now: float) -> WaitingPod:
-        context = self._context(pod)
+        meta, nominated = pod.metadata, pod.status.nominated_node_name
+        there = nominated if nominated and self._nodes.named(nominated) is not None else ""
+        volumes = self._volumes(meta.namespace, claims_of(pod))
+        context = PodContext(there, self._backoffs.backoff(meta.uid), volumes)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
-        reservation = self._in_its_gang(gang, written)
-        waits = bool(reservation.node) and (
-            self._ledger.has_terminating_pods(reservation.node) or reservation.node in self._cleared_nodes
-        )
-        key = (context, self._clock.stepped, waits, reservation.node)
+        node = self._places.present_node(gang, written.node, written.since)  # the one that is left for it (167)
+        reservation = written if node == written.node else msgspec.structs.replace(written, node=node)
+        waits = bool(node) and (self._ledger.has_terminating_pods(node) or node in self._cleared_nodes)
+        key = (context, self._clock.stepped, waits, node)
         if seen and seen.key == key and now < seen.until:
             return seen
         reservation = self._prolonged(reservation, before, now, waits=waits, moved=reservation is not written)
         foreign_pod, until = foreign_pod_of(pod, gang, reservation, context, self._settings, now)
         return WaitingPod(pod, written, reservation, key, foreign_pod, until, gang, waits)
-
-    def _context(self, pod: objects.Pod) -> PodContext:
-        meta, nominated = pod.metadata, pod.status.nominated_node_name
-        is_there = bool(nominated) and self._nodes.named(nominated) is not None
-        volumes = self._volumes(meta.namespace, claims_of(pod))
-        return PodContext(nominated if is_there else "", self._backoffs.backoff(meta.uid), volumes)
 
     def _prolonged(
         self, reservation: Reservation, before: WaitingPod | None, now: float, *, waits: bool, moved: bool

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from elastic_operator.attempts import lasts
 from elastic_operator.memory import drop_older_half
-from elastic_operator.waits import lasts
 
 MAX_BACKOFFS = 10_000
 NOMINATION_RETRY_SECONDS = 30.0

@@ -16,10 +16,10 @@ import msgspec
 
 from elastic_api.job import GROUP
 from elastic_api.status import rfc3339
+from elastic_operator.attempts import NEVER_FAILED, Attempts
 from elastic_operator.cluster.meta import find_condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.waits import MAX_FUTILE_SECONDS, futile_backoff_seconds
-from elastic_operator.waits import NEVER_FAILED, Attempts
 
 FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0

@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.attempts import NEVER_FAILED, Attempts
+from elastic_operator.plan.facts.demand import Bar, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_operator.waits import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
@@ -100,7 +100,7 @@ class WholeGangs:
                 self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised_node)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (backs_off or not pod.promised_node):
-                    barred = replace(pod.demand, preemption_bar=PreemptionBar.GANG_INCOMPLETE)
+                    barred = replace(pod.demand, bar=Bar(PreemptionBar.GANG_INCOMPLETE))
                     instead[uid] = replace(pod, demand=pod.demand if is_planned else barred, gang="")
         return instead
 

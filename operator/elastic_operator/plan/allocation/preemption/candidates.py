@@ -218,7 +218,10 @@ class Candidates:
             return bool(entry.placements) and not entry.promised_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
-        if preemptor.scheduler_may_preempt(entry):
+        pod = preemptor.foreign_pod
+        if pod and pod.preempts and pod.demand.priority > entry.demand.shape.lowest_priority:
+            return False  # kube-scheduler itself preempts it
+        if not self._state.may_preempt_from(preemptor, entry):
             return False
         if self._in_team(entry):
             return not self._growing
@@ -277,7 +280,7 @@ def preemptible_gpus(state: AllocationState, entry: Entry, preemptor: Entry) -> 
     """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own minimum."""
     if entry is preemptor:
         return 0 if entry.has_master else entry.spare_workers * entry.worker.gpus
-    if not entry.demand.preemptible or not entry.size:
+    if not entry.demand.preemptible or not entry.size or not state.may_preempt_from(preemptor, entry):
         return 0
     if entry.has_placements_set_aside and entry.demand.priority >= preemptor.demand.priority:
         return 0
@@ -316,7 +319,8 @@ def _within_team_key(state: AllocationState, preemptor: Entry) -> Hashable:
     """
     if preemptor.size:
         return preemptor
-    return preemptor.team, preemptor.account, preemptor.demand.priority, state.may_preempt_whole_jobs(preemptor)
+    rights = state.may_preempt_whole_jobs(preemptor), state.may_preempt_in_team(preemptor)
+    return preemptor.team, preemptor.account, preemptor.demand.priority, rights
 
 
 def _may_be_preempted_by(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:

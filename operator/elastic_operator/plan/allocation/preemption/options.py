@@ -45,10 +45,12 @@ class Options:
 
     def cheapest(self, role: str, need: int) -> Option | None:
         """The cheapest option for one more pod. The preemptor still lacks `need` GPUs, this pod's included."""
-        check = self._candidates.check(need)
+        check, only = self._candidates.check(need), self._only
+        if only is not None:
+            return self._option(role, only, check) if only in self._preemptor.requirements(role).node_set else None
         if role not in self._known:
-            victim_jobs = self._candidates.victim_jobs(check) if self._only is None else []
-            if self._only is None and (quick := self._quick_option(role, check, victim_jobs)) is not None:
+            victim_jobs = self._candidates.victim_jobs(check)
+            if (quick := self._quick_option(role, check, victim_jobs)) is not None:
                 return quick
             self._known[role] = self._cached_options(role, need, check, victim_jobs)
         found = self._known[role]
@@ -61,7 +63,7 @@ class Options:
     def _cached_options(self, role: str, need: int, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> OptionHeap:
         """The options of an equivalent preemptor, if the preemptor has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
-        own = bool(preemptor.size) or self._only is not None
+        own = bool(preemptor.size)
         equivalent = None if own else equivalence_key(self._state, preemptor)
         key = equivalent, preemptor.requirements(role), need, self._candidates.search_kind
         if own or key not in cached:
@@ -71,9 +73,7 @@ class Options:
 
     def _search(self, role: str, check: PreemptionCheck, victim_jobs: Iterable[Entry]) -> dict[int, Option]:
         """All options, by their nodes."""
-        nodes = self._preemptor.requirements(role).node_set & (
-            self._candidates.nodes_with_victims(victim_jobs) if self._only is None else {self._only}
-        )
+        nodes = self._preemptor.requirements(role).node_set & self._candidates.nodes_with_victims(victim_jobs)
         return {node: option for node in nodes if (option := self._option(role, node, check)) is not None}
 
     def _pop_cheapest_valid(self, options: OptionHeap, role: str, check: PreemptionCheck) -> Option | None:

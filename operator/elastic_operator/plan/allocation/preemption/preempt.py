@@ -124,7 +124,10 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     """Keep the pod if the pods planned for its node fit elsewhere; returns their entries, None if they do not fit."""
     if state.quota_refusal(entry, member.gpus, Rule.LIMIT):
         return None
-    placements = _placements_on(state, entry.node_of.get(member.uid))
+    node = entry.node_of.get(member.uid)
+    here = [] if node is None else [(other, one) for other, one in state.placed[node] if not other.promised_node]
+    # Those of the weakest jobs first. They are sorted, because a try that is rolled back changes their order.
+    placements = sorted(here, key=lambda pair: (-pair[0].position, pair[1].role, pair[1].ready))
     if not (
         state.has_its_room(entry, member)
         or any(state.board.has_room(o.requirements(placement.role)) for o, placement in placements)
@@ -142,11 +145,3 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     if state.journal.keep_if(all(place_all(state, other, [role]) for other, role in moved), mark):
         return [other for other, _ in moved]
     return None
-
-
-def _placements_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Placement]]:
-    """The placements on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
-    rolled back changes the order in which they were taken.
-    """
-    here = [] if node is None else [(c, s) for c, s in state.placed[node] if not c.promised_node]
-    return sorted(here, key=lambda pair: (-pair[0].position, pair[1].role, pair[1].ready))

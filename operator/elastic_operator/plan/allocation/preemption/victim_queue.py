@@ -87,9 +87,8 @@ class VictimQueue:
         return unit
 
     def _without_stale(self, heap: list[_Listed]) -> list[_Listed]:
-        while heap and self._is_stale(heap[0].unit):
+        while heap and (
+            (unit := heap[0].unit).entry in self._gone or (unit.whole and self._current[unit.entry] is not unit)
+        ):
             heappop(heap)
         return heap
-
-    def _is_stale(self, unit: VictimUnit) -> bool:
-        return unit.entry in self._gone or (unit.whole and self._current[unit.entry] is not unit)

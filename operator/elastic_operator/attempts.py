@@ -31,8 +31,7 @@ class Attempts:
     until: float = 0.0
 
     def failed(self, now: float, first: float, most: float, *, at_least: float = 0.0, spread: float = 1.0) -> Attempts:
-        """The attempts after one more failure at `now`. The wait is `first` seconds, doubled with each failure, and
-        `most` at most.
+        """The attempts after one more failure at `now`. The wait is `first` seconds, doubled each time up to `most`.
 
         `at_least` are the seconds that a server asks for. They count up to `most`, because a gateway may ask for an
         hour. The doubled wait is multiplied by `spread`.
