@@ -13,7 +13,7 @@ from benchmarks.react.scenario import ADDED_BY_SCALE, NAMESPACE, Scenario
 
 ANSWER_SECONDS = 20.0
 UNOBSERVED_SECONDS = 0.1
-"""The benchmark reads the log this long after a change, because reading it takes CPU from the operator."""
+"""The benchmark first reads the log this long after a change, because reading it takes CPU from the operator."""
 
 
 def react(place: Place, plan: Scenario) -> list[Reaction]:
