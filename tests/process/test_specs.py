@@ -15,8 +15,9 @@ from tests.api.jobs import make_job
 GPU = "nvidia.com/gpu"
 
 
-def job(name: str, *, generation: int = 1, incarnation: int = 1, **fields: Any) -> CustomObject:
+def job(name: str, *, generation: int = 1, incarnation: int = 1, ends: bool = False, **fields: Any) -> CustomObject:
     body = {**make_job(name, **fields), "status": {"incarnation": incarnation}}
+    body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if ends else {}
     body["metadata"] |= {"uid": name, "resourceVersion": f"{generation}{incarnation}", "generation": generation}
     return decode(body, CustomObject)
 
@@ -78,3 +79,10 @@ def test_an_edited_spec_counts_as_unread_until_it_is_parsed():
     assert not found.has_read(edited)
     found.parse(edited)
     assert found.has_read(edited)
+
+
+def test_a_job_that_is_being_deleted_needs_no_spec_to_count_as_read():
+    found, ends = read_specs(), job("a", generation=2, ends=True)
+    found.parse(job("a"))
+    assert found.status(ends).incarnation == 1
+    assert found.has_read(ends)

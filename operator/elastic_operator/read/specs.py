@@ -1,4 +1,4 @@
-"""Parses the jobs' specs and statuses, each once: a spec for each generation, a status for each text."""
+"""Parses the jobs' specs and statuses, each once: a spec for each generation, a status for each status text."""
 
 from __future__ import annotations
 
@@ -114,11 +114,12 @@ class Specs:
         return self._statuses.get(body.metadata.uid, key, self._parse_status, body)
 
     def has_read(self, body: objects.CustomObject) -> bool:
-        """Whether the job's present spec and status were read."""
+        """Whether the job's present status was read, and its spec, unless the job is being deleted."""
         meta = body.metadata
         generation, _ = self._parsed.peek(meta.uid) or (None, None)
         key, _ = self._statuses.peek(meta.uid) or (None, None)
-        return generation == meta.generation and key is not None and key[0] == body.status.packed
+        knows_spec = generation == meta.generation or meta.deletion_timestamp is not None
+        return knows_spec and key is not None and key[0] == body.status.packed
 
     def _parse_status(self, body: objects.CustomObject) -> JobStatus:
         status, uid = parse_status({"status": body.status.unpack()}), body.metadata.uid

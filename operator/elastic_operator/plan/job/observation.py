@@ -98,7 +98,7 @@ class Observation:
         return self.with_conditions([(kind, holds, reason)], now)
 
     def with_conditions(self, answers: Iterable[tuple[ConditionType, bool, Reason]], now: float) -> Observation:
-        """The observation with these conditions in its status."""
+        """The observation with these conditions in its status. Each type occurs once."""
         old: dict[str, Condition] = {one.type: one for one in self.status.conditions}
         new: dict[str, Condition] = {
             kind: condition(old.get(kind), kind, holds, reason, self.job.generation, now)
