@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def operators(place: Place) -> list[Operator]:
 
 @contextmanager
 def paused(operators: Iterable[Operator]) -> Iterator[None]:
-    """Meanwhile these processes do nothing. That must end within a second, before their lease or their probes do."""
+    """Stop these processes inside the context. Keep it below five seconds: then the leader renews its lease in time."""
     pids = [operator.pid for operator in operators]
     try:
         for pid in pids:
@@ -94,7 +94,8 @@ def paused(operators: Iterable[Operator]) -> Iterator[None]:
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def stop(place: Place) -> None:

@@ -9,7 +9,6 @@ operators are paused.
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +27,8 @@ from benchmarks.scale.plain import of_nobody
 from benchmarks.scale.scenario import NAMESPACE, Scenario
 from devcluster.progress import Progress
 
-ANSWER_SECONDS = 60.0
+BARE_SECONDS = 2.0
+"""The time limit for each request of the bare client, because the operators are paused meanwhile."""
 BARE = "bare"
 """The names of all objects of the bare client begin with this."""
 FULL = "full"
@@ -155,25 +155,28 @@ def _in_turns(place: Place, ours: Iterable[Callable[[], Reaction]], bare: Iterab
 
 
 def _bare_client(place: Place) -> httpx.Client:
-    """A client that sends at once. By default, a request may wait 40 ms for the acknowledgement of its header."""
-    transport = httpx.HTTPTransport(
-        verify=place.cluster.api.context, socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    """A client that keeps its connections open while the operator answers."""
+    return httpx.Client(
+        base_url=place.http.base_url,
+        verify=place.cluster.api.context,
+        timeout=BARE_SECONDS,
+        limits=httpx.Limits(keepalive_expiry=None),
+        trust_env=False,
     )
-    return httpx.Client(base_url=place.http.base_url, transport=transport, timeout=ANSWER_SECONDS)
 
 
 def _by_bare_client(place: Place, client: httpx.Client, running: Sequence[Operator], change: Change) -> Reaction:
     """The answer of a client that watches, creates one pod, and does nothing else. Raises BenchError."""
+    place.quiet()
     version = place.get(f"{change.collection}?limit=1")["metadata"]["resourceVersion"]
     query = {"watch": "true", "resourceVersion": version}
     with client.stream("GET", change.collection, params=query) as events:
         client.get("/readyz")  # opens the second connection, if the watch has taken the first
-        place.quiet()
         since = place.now()
         with paused(running):
             change.act(change.name)
             _wait_for(events.iter_lines(), change)
-            client.post(PODS, json=change.pod)
+            client.post(PODS, json=change.pod).raise_for_status()
     wanted = ((change.what, change.name), (CREATE, _name(change.pod)))
     return Reaction(*(place.last_write(*each, since=since) for each in wanted))
 
@@ -181,7 +184,7 @@ def _by_bare_client(place: Place, client: httpx.Client, running: Sequence[Operat
 def _wait_for(lines: Iterator[str], change: Change) -> None:
     for line in lines:
         event = json.loads(line)
-        if (event["type"], _name(event["object"])) == (change.event, change.name):
+        if event["type"] == change.event and _name(event["object"]) == change.name:
             return
     raise BenchError("the API server has ended the bare client's watch")
 

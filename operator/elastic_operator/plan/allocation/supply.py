@@ -46,7 +46,9 @@ class Supplies:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._known: dict[PodRequirements, Supply] = {}
+        self._misfits: dict[PodRequirements, list[tuple[str, int]]] = {}
         self._fitting_alone: dict[tuple[str | None, PodRequirements], dict[int, int]] = {}
+        self._all_fitting_alone: dict[tuple[str | None, PodRequirements], int] = {}
 
     def supply_for(self, requirements: PodRequirements) -> Supply:
         if requirements not in self._known:
@@ -62,13 +64,15 @@ class Supplies:
     def fit_without_others(
         self, entry: Entry, requirements: PodRequirements, count: int, *, team: str | None = None
     ) -> bool:
-        """Whether that many such pods would fit if no other job had pods: no other job at all, or no other job of that
-        team.
+        """Whether that many such pods would fit without the pods of all other jobs, or of the other jobs of that team.
 
-        It counts node by node until they fit. The numbers of nodes without pods of the entry are kept for all entries.
+        It counts node by node until they fit. The numbers of nodes without pods of the entry are cached for all
+        entries, and so is the total if too few fit.
         """
-        known, own = self._fitting_alone.setdefault((team, requirements), {}), _usage_of(entry)
-        fitting = 0
+        key, own = (team, requirements), _usage_of(entry)
+        if not own and key in self._all_fitting_alone:
+            return self._all_fitting_alone[key] >= count
+        known, fitting = self._fitting_alone.setdefault(key, {}), 0
         for node in requirements.nodes:
             if node in own:
                 fitting += self._count_that_fit(requirements, self._freed(team, node, own[node]))
@@ -78,12 +82,16 @@ class Supplies:
                 fitting += known[node]
             if fitting >= count:
                 return True
+        if not own:
+            self._all_fitting_alone[key] = fitting
         return fitting >= count
 
     def misfits(self, requirements: PodRequirements) -> list[tuple[str, int]]:
         """The reasons why nodes are unsuitable for such pods, with the numbers of these nodes."""
-        reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)
-        return sorted((reason, n) for reason, n in reasons.items() if reason)
+        if requirements not in self._misfits:
+            reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)
+            self._misfits[requirements] = sorted((reason, n) for reason, n in reasons.items() if reason)
+        return self._misfits[requirements]
 
     def _count(self, requirements: PodRequirements) -> Supply:
         board = self._state.board
@@ -119,7 +127,7 @@ class Supplies:
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
 
     def _loads(self, node: int) -> Iterator[tuple[Entry, Resources]]:
-        """The requests of all pods of jobs on the node, those included that the pass places there."""
+        """The requests of all jobs' pods on the node, including those that the pass places there."""
         for holder, member in self._state.residents[node].values():
             yield holder, member.requests
         yield from self._placed.get(node, ())
