@@ -166,7 +166,9 @@ def _bare_client(place: Place) -> httpx.Client:
 
 
 def _by_bare_client(place: Place, client: httpx.Client, running: Sequence[Operator], change: Change) -> Reaction:
-    """The answer of a client that watches, creates one pod, and does nothing else. Raises BenchError."""
+    """The answer of a client that watches, creates one pod, and does nothing else. Raises BenchError, and HTTPError of
+    httpx after `BARE_SECONDS`.
+    """
     place.quiet()
     version = place.get(f"{change.collection}?limit=1")["metadata"]["resourceVersion"]
     query = {"watch": "true", "resourceVersion": version}

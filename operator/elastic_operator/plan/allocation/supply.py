@@ -48,7 +48,6 @@ class Supplies:
         self._known: dict[PodRequirements, Supply] = {}
         self._misfits: dict[PodRequirements, list[tuple[str, int]]] = {}
         self._fitting_alone: dict[tuple[str | None, PodRequirements], dict[int, int]] = {}
-        self._all_fitting_alone: dict[tuple[str | None, PodRequirements], int] = {}
 
     def supply_for(self, requirements: PodRequirements) -> Supply:
         if requirements not in self._known:
@@ -67,12 +66,12 @@ class Supplies:
         """Whether that many such pods would fit without the pods of all other jobs, or of the other jobs of that team.
 
         It counts node by node until they fit. The numbers of nodes without pods of the entry are cached for all
-        entries, and so is the total if too few fit.
+        entries.
         """
-        key, own = (team, requirements), _usage_of(entry)
-        if not own and key in self._all_fitting_alone:
-            return self._all_fitting_alone[key] >= count
-        known, fitting = self._fitting_alone.setdefault(key, {}), 0
+        known, own = self._fitting_alone.setdefault((team, requirements), {}), _usage_of(entry)
+        if not own and len(known) == len(requirements.nodes):
+            return sum(known.values()) >= count
+        fitting = 0
         for node in requirements.nodes:
             if node in own:
                 fitting += self._count_that_fit(requirements, self._freed(team, node, own[node]))
@@ -82,8 +81,6 @@ class Supplies:
                 fitting += known[node]
             if fitting >= count:
                 return True
-        if not own:
-            self._all_fitting_alone[key] = fitting
         return fitting >= count
 
     def misfits(self, requirements: PodRequirements) -> list[tuple[str, int]]:
