@@ -11,7 +11,6 @@ import typer
 from benchmarks.live.errors import BenchError
 from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
-from benchmarks.react.latencies import Reaction
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
 from benchmarks.scale import (
     churn,
@@ -135,17 +134,12 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
     load = os.getloadavg()[0]
     crowds = []
     objects: dict[str, Objects] = {}
-    scaled: list[Reaction] = []
-    freed: list[Reaction] = []
+    beside: list[Beside] = []
     for jobs in plan.crowds:
         crowds.append(_crowd(place, plan, jobs, progress))
         if jobs == plan.jobs:
             objects = plain.recorded(place)
-            with progress.step(
-                f"{plan.tries} jobs are scaled up, and {plan.tries} GPUs become free for jobs that wait"
-            ):
-                scaled = single.scaled_by_operator(place, plan, plan.names(jobs)[-plan.tries :])
-                freed = single.freed_by_operator(place, plan, progress)
+            beside = _beside_bare_client(place, plan, objects, progress)
         if jobs != plan.crowds[-1]:
             fill.clear(place)
     *_, one, two, three = plan.names(plan.crowds[-1])
@@ -160,24 +154,33 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
         fill.clear(place)
     with progress.step("only the pods, by a plain client"):
         pods_only = plain.pods_only(place, plan, objects)
-    with progress.step(f"a bare client answers {plan.tries} losses, freed GPUs and jobs that are scaled up"):
-        names = plan.names(plan.jobs)[: plan.tries]
-        bare_lost = single.lost_by_bare_client(place, objects, names)
-        bare_freed = single.freed_by_bare_client(place, plan, objects)
-        bare_scaled = single.scaled_by_bare_client(place, plan, objects, names)
+    lost, scaled, freed = beside
     return Figures(
         crowds=crowds,
         main=plan.jobs,
         same_objects=same_objects,
         pods_only=pods_only,
-        bare_lost=bare_lost,
-        freed=Beside(freed, bare_freed),
-        scaled=Beside(scaled, bare_scaled),
+        lost=lost,
+        scaled=scaled,
+        freed=freed,
         killed_s=killed,
         stopped_s=stopped,
         start_s=started,
         load=load,
     )
+
+
+def _beside_bare_client(place: Place, plan: Scenario, objects: dict[str, Objects], progress: Progress) -> list[Beside]:
+    """The answers to lost pods, jobs that are scaled up, and freed GPUs. Each job has one of these changes at most."""
+    tries, names = plan.tries, plan.names(plan.jobs)
+    *_, (_, body) = objects[names[-1]].pods
+    pod = single.unpinned(body)
+    with progress.step(f"{tries} jobs lose a worker, {tries} are scaled up, {tries} GPUs become free for others"):
+        return [
+            single.lost(place, pod, names[tries : 2 * tries]),
+            single.scaled(place, plan, pod, names[-tries:]),
+            single.freed(place, plan, pod, progress),
+        ]
 
 
 def _crowd(place: Place, plan: Scenario, jobs: int, progress: Progress) -> Crowd:

@@ -50,7 +50,7 @@ class Figures:
     main: int
     same_objects: Curve
     pods_only: Curve
-    bare_lost: Sequence[Reaction]
+    lost: Beside
     freed: Beside
     scaled: Beside
     killed_s: float
@@ -67,11 +67,6 @@ class Figures:
     def largest(self) -> Crowd:
         """The crowd in which operators were ended and started."""
         return self.crowds[-1]
-
-    @property
-    def lost(self) -> Beside:
-        """Successors of lost pods, among the pods of that crowd as all that is compared."""
-        return Beside(self.crowd.lost, self.bare_lost)
 
     def ratios(self) -> dict[str, float]:
         """Ratios of the same run and machine: 1 is the plain client's figure."""

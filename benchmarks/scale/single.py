@@ -1,27 +1,36 @@
 """Measures single changes among many pods: the time until the operator, or a bare client, has created the new pod.
 
 A pod of a job is lost; a foreign pod leaves a full node on which jobs wait to grow; a job is scaled up by one.
+
+The two answer in turns, because a machine may be twice as fast a minute later. While the bare client answers, the
+operators are paused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+import httpx
+
 from benchmarks.live.errors import BenchError
+from benchmarks.live.operators import Operator, operators, paused
 from benchmarks.live.place import Body, Place
 from benchmarks.live.quantile import quantile
 from benchmarks.react import scenario as pools
 from benchmarks.react.latencies import CREATE, DELETE, SCALE, Reaction
 from benchmarks.react.tries import answer
 from benchmarks.scale.fill import JOBS, PODS, until_ready
-from benchmarks.scale.plain import Objects, of_nobody
+from benchmarks.scale.plain import of_nobody
 from benchmarks.scale.scenario import NAMESPACE, Scenario
 from devcluster.progress import Progress
 
-ANSWER_SECONDS = 60.0
+BARE_SECONDS = 2.0
+"""The time limit for each request of the bare client, because the operators are paused meanwhile."""
+BARE = "bare"
+"""The names of all objects of the bare client begin with this."""
 FULL = "full"
 """The pool of nodes that have no GPU free."""
 
@@ -53,19 +62,44 @@ def _p50(reactions: Sequence[Reaction]) -> float:
     return quantile([each.from_fact for each in reactions], 0.5)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write to the object `name`; `event` and `what` are its names in the watch of that collection and in the audit
+    log. A bare client answers with `pod`.
+    """
+
+    name: str
+    collection: str
+    event: str
+    what: str
+    act: Callable[[str], None]
+    pod: Body
+
+
 def lost_by_operator(place: Place, jobs: Sequence[str]) -> list[Reaction]:
     """Delete one worker of each of these jobs, one after the other: repeated losses would make a job wait."""
-    gone = partial(place.delete_pod, NAMESPACE)
-    return [answer(place, DELETE, f"{job}-worker-0", gone, job=job) for job in jobs]
+    return [_lost(place, job) for job in jobs]
 
 
-def scaled_by_operator(place: Place, plan: Scenario, jobs: Sequence[str]) -> list[Reaction]:
-    """Scale up each of these jobs, which run in full beside free GPUs, by one pod."""
-    return [answer(place, SCALE, job, partial(_scale, place, size=plan.size + 1), job=job) for job in jobs]
+def lost(place: Place, pod: Body, jobs: Sequence[str]) -> Beside:
+    """Delete a worker of each of these jobs; beside it, pods without an owner, which the bare client creates again."""
+    return _in_turns(place, (partial(_lost, place, job) for job in jobs), _deletions(place, pod, "lost", len(jobs)))
 
 
-def freed_by_operator(place: Place, plan: Scenario, progress: Progress) -> list[Reaction]:
+def scaled(place: Place, plan: Scenario, pod: Body, jobs: Sequence[str]) -> Beside:
+    """Scale up each of these jobs, which run in full beside free GPUs, by one pod; beside it, suspended jobs, which the
+    operator gives no pod.
+    """
+    act = partial(_scale, place, size=plan.size + 1)
+    names = [f"{BARE}-{job}" for job in jobs]
+    place.create_all([(JOBS, _suspended(plan.job(name))) for name in names])
+    changes = [Change(name, JOBS, "MODIFIED", SCALE, act, _named(pod, f"{BARE}-for-{name}")) for name in names]
+    return _in_turns(place, (partial(answer, place, SCALE, job, act, job=job) for job in jobs), changes)
+
+
+def freed(place: Place, plan: Scenario, pod: Body, progress: Progress) -> Beside:
     """Delete foreign pods on full nodes, one by one: one of the jobs that wait to grow there gets a pod each time.
+    Beside it, pods elsewhere, for each of which the bare client creates another one.
 
     The nodes are added for it, and everything stays.
     """
@@ -80,8 +114,12 @@ def freed_by_operator(place: Place, plan: Scenario, progress: Progress) -> list[
     for name in full.full_jobs:
         _scale(place, name, size=2 * full.size)
     place.quiet()
-    gone = partial(place.delete_pod, NAMESPACE)
-    return [answer(place, DELETE, name, gone) for name in full.foreign_pods[: plan.tries]]
+    gone, foreign = partial(place.delete_pod, NAMESPACE), full.foreign_pods[: plan.tries]
+    changes = [
+        replace(change, pod=_named(pod, f"{BARE}-for-{change.name}"))
+        for change in _deletions(place, pod, "freed", plan.tries)
+    ]
+    return _in_turns(place, (partial(answer, place, DELETE, name, gone) for name in foreign), changes)
 
 
 def pool_of(plan: Scenario) -> pools.Scenario:
@@ -89,80 +127,82 @@ def pool_of(plan: Scenario) -> pools.Scenario:
     return pools.Scenario(jobs=2 * plan.tries, pods=4 * plan.tries, tries=plan.tries)
 
 
+def _lost(place: Place, job: str) -> Reaction:
+    return answer(place, DELETE, f"{job}-worker-0", partial(place.delete_pod, NAMESPACE), job=job)
+
+
 def _scale(place: Place, job: str, *, size: int) -> None:
     """Send the request of `kubectl scale`."""
     place.merge(f"{JOBS}/{job}/scale", {"spec": {"replicas": size}})
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A write to the object `name`, which watches report, and the pod that is the answer."""
-
-    name: str
-    act: Callable[[str], None]
-    pod: Body
-
-
-def lost_by_bare_client(place: Place, objects: dict[str, Objects], jobs: Sequence[str]) -> list[Reaction]:
-    """Delete pods without an owner; a watching client creates each deleted pod again, and does nothing else."""
+def _deletions(place: Place, pod: Body, kind: str, count: int) -> list[Change]:
+    """The deletions of that many pods without an owner, which are created here. Each is created again as the answer."""
+    pods = [_named(pod, f"{BARE}-{kind}-{number}") for number in range(count)]
+    place.create_all([(PODS, each) for each in pods])
     gone = partial(place.delete_pod, NAMESPACE)
-    pods = [max(_pods(objects, job), key=_name) for job in jobs]
-    return _by_bare_client(place, PODS, ("DELETED", DELETE), [Change(_name(pod), gone, pod) for pod in pods])
+    return [Change(_name(each), PODS, "DELETED", DELETE, gone, each) for each in pods]
 
 
-def freed_by_bare_client(place: Place, plan: Scenario, objects: dict[str, Objects]) -> list[Reaction]:
-    """Delete foreign pods; a watching client creates one pod for each."""
-    gone = partial(place.delete_pod, NAMESPACE)
-    others = pool_of(plan).foreign_pods[: plan.tries]
-    place.create_all([(PODS, pools.foreign_pod(name)) for name in others])
-    bodies = [_renamed(_pods(objects, job)[-1], f"for-{name}") for job, name in zip(objects, others, strict=False)]
-    changes = [Change(name, gone, body) for name, body in zip(others, bodies, strict=True)]
-    return _by_bare_client(place, PODS, ("DELETED", DELETE), changes)
+def _in_turns(place: Place, ours: Iterable[Callable[[], Reaction]], bare: Iterable[Change]) -> Beside:
+    """Measure the operator's answers and those of the bare client in turns."""
+    running = operators(place)
+    with _bare_client(place) as client:
+        found = [
+            (react(), _by_bare_client(place, client, running, change)) for react, change in zip(ours, bare, strict=True)
+        ]
+    return Beside(*zip(*found, strict=True))
 
 
-def scaled_by_bare_client(
-    place: Place, plan: Scenario, objects: dict[str, Objects], jobs: Sequence[str]
-) -> list[Reaction]:
-    """Scale up jobs without an operator; a watching client creates one pod for each."""
-    place.create_all([(JOBS, plan.job(job)) for job in jobs])
-    act = partial(_scale, place, size=plan.size + 1)
-    changes = [Change(job, act, _renamed(_pods(objects, job)[-1], f"for-{job}")) for job in jobs]
-    return _by_bare_client(place, JOBS, ("MODIFIED", SCALE), changes)
+def _bare_client(place: Place) -> httpx.Client:
+    """A client that keeps its connections open while the operator answers."""
+    return httpx.Client(
+        base_url=place.http.base_url,
+        verify=place.cluster.api.context,
+        timeout=BARE_SECONDS,
+        limits=httpx.Limits(keepalive_expiry=None),
+        trust_env=False,
+    )
 
 
-def _by_bare_client(place: Place, watched: str, told: tuple[str, str], changes: Sequence[Change]) -> list[Reaction]:
-    """`told` is the change as in the watch, and as in the audit log."""
-    event, write = told
-    answers = {change.name: change.pod for change in changes}
+def _by_bare_client(place: Place, client: httpx.Client, running: Sequence[Operator], change: Change) -> Reaction:
+    """The answer of a client that watches, creates one pod, and does nothing else. Raises BenchError, and HTTPError of
+    httpx after `BARE_SECONDS`.
+    """
     place.quiet()
-    version = place.get(watched)["metadata"]["resourceVersion"]
+    version = place.get(f"{change.collection}?limit=1")["metadata"]["resourceVersion"]
     query = {"watch": "true", "resourceVersion": version}
-    found = []
-    with place.http.stream("GET", watched, params=query, timeout=ANSWER_SECONDS) as events:
-        lines = events.iter_lines()
-        for change in changes:
-            place.quiet()
-            since = place.now()
+    with client.stream("GET", change.collection, params=query) as events:
+        client.get("/readyz")  # opens the second connection, if the watch has taken the first
+        since = place.now()
+        with paused(running):
             change.act(change.name)
-            place.create(PODS, answers[_next(lines, event)])
-            wanted = ((write, change.name), (CREATE, _name(change.pod)))
-            found.append(Reaction(*(place.last_write(*each, since=since) for each in wanted)))
-    return found
+            _wait_for(events.iter_lines(), change)
+            client.post(PODS, json=change.pod).raise_for_status()
+    wanted = ((change.what, change.name), (CREATE, _name(change.pod)))
+    return Reaction(*(place.last_write(*each, since=since) for each in wanted))
 
 
-def _next(lines: Iterator[str], kind: str) -> str:
+def _wait_for(lines: Iterator[str], change: Change) -> None:
     for line in lines:
         event = json.loads(line)
-        if event["type"] == kind:
-            return _name(event["object"])
+        if event["type"] == change.event and _name(event["object"]) == change.name:
+            return
     raise BenchError("the API server has ended the bare client's watch")
 
 
-def _pods(objects: dict[str, Objects], job: str) -> list[Body]:
-    return [of_nobody(body) for _, body in objects[job].pods]
+def unpinned(pod: Body) -> Body:
+    """The pod of a job without its owner and its node, so that it has room wherever GPUs are free."""
+    found = of_nobody(pod)
+    found["spec"].pop("affinity", None)
+    return found
 
 
-def _renamed(body: Body, name: str) -> Body:
+def _suspended(job: Body) -> Body:
+    return {**job, "spec": {**job["spec"], "suspend": True}}
+
+
+def _named(body: Body, name: str) -> Body:
     return {**body, "metadata": {"name": name}}
 
 

@@ -111,7 +111,7 @@ def figures(*, exponent=1.2, change=0.5):
         main=40,
         same_objects=half,
         pods_only=half,
-        bare_lost=[lost(0.01)],
+        lost=Beside([lost(0.02)], [lost(0.01)]),
         freed=Beside([lost(0.03), lost(0.06), lost(0.09)], [lost(0.02)]),
         scaled=Beside([lost(0.05)], [lost(0.02)]),
         killed_s=3.0,

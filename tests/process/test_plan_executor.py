@@ -47,7 +47,7 @@ async def test_a_status_is_written_over_an_edit_but_not_over_a_late_write_of_the
     executor = PlanExecutor(session, stores, EventRecorder(session, instance="one"), BuildSettings())
     late = {"incarnation": 1, "replicas": 2} if is_edited else {"incarnation": 2, "replicas": 0}
     stores.jobs.observe(stored(api, **late))
-    work = executor.carry_out(Work(job, Plan(status=make_status(replicas=3)), before.status.unpack()), lambda: ())
+    work = executor.carry_out(Work(job, Plan(status=make_status(replicas=3)), before.status), lambda: ())
     if is_edited:
         await work
         assert api.find(PATH)["status"]["replicas"] == 3
@@ -66,7 +66,7 @@ def expired(api: FakeApi, session: Session, job: Job) -> tuple[Stores, Callable[
 
     async def delete() -> None:
         known, plan = replace(job, namespace="a", uid=body.metadata.uid), Plan(status=job.status, delete_job=True)
-        await executor.carry_out(Work(known, plan, body.status.unpack(), writes_status=False), lambda: ())
+        await executor.carry_out(Work(known, plan, body.status, writes_status=False), lambda: ())
 
     return stores, delete
 

@@ -1,4 +1,4 @@
-"""Parses the jobs' specs and statuses, each once: a spec for each generation, a status for each resourceVersion."""
+"""Parses the jobs' specs and statuses, each once: a spec for each generation, a status for each status text."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Specs:
         self._parsed: KeyedCache[int, ParsedSpec] = KeyedCache()
         self._equal: WeakValueDictionary[tuple[int, bool, bytes], ParsedSpec] = WeakValueDictionary()
         """The readable specs in use, by generation, whether the job has run, and compressed text (195)."""
-        self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
+        self._statuses: KeyedCache[tuple[bytes, int], JobStatus] = KeyedCache()
         self.on_hold: set[str] = set()
         """The jobs (uids) whose size is held, by the last status that was read (143)."""
 
@@ -110,13 +110,16 @@ class Specs:
 
     def status(self, body: objects.CustomObject) -> JobStatus:
         """The job's status, without times that lie too far ahead (29); the same object while it does not change."""
-        key = body.metadata.resource_version, self._clock.stepped
+        key = body.status.packed, self._clock.stepped
         return self._statuses.get(body.metadata.uid, key, self._parse_status, body)
 
     def has_read(self, body: objects.CustomObject) -> bool:
-        """Whether the job's present object was read."""
-        key, _ = self._statuses.peek(body.metadata.uid) or (None, None)
-        return key is not None and key[0] == body.metadata.resource_version
+        """Whether the job's present status was read, and its spec, unless the job is being deleted."""
+        meta = body.metadata
+        generation, _ = self._parsed.peek(meta.uid) or (None, None)
+        key, _ = self._statuses.peek(meta.uid) or (None, None)
+        knows_spec = generation == meta.generation or meta.deletion_timestamp is not None
+        return knows_spec and key is not None and key[0] == body.status.packed
 
     def _parse_status(self, body: objects.CustomObject) -> JobStatus:
         status, uid = parse_status({"status": body.status.unpack()}), body.metadata.uid

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Account, Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, VictimUnit
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
+from elastic_operator.plan.allocation.supply import Supplies
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.requirements import PodShape
@@ -285,3 +287,23 @@ def test_a_search_after_a_quick_one_in_vain_asks_about_no_team_again(monkeypatch
     allocate(inputs)
     assert asked
     assert len(set(asked)) == len(asked)
+
+
+def test_why_a_job_gets_no_more_pods_is_counted_on_as_many_nodes_as_its_pods_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the other jobs, the next pod fits on the first node."""
+    nodes = [make_node(f"n{i}", 8) for i in range(50)]
+    places = " ".join(f"n{i // 7}" for i in range(350))
+    grows = make_job("grows", 1, 60, on=" ".join(f"n{i}" for i in range(50)), age=9)
+    allocation = allocate(make_inputs(nodes, [grows, make_job("others", 1, 350, on=places)]))
+    counted: list[int] = []
+    freed = Supplies._freed
+
+    def note(self: Supplies, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
+        counted.append(node)
+        return freed(self, team, node, own)
+
+    monkeypatch.setattr(Supplies, "_freed", note)
+    assert allocation["grows"].size_reason.code == SizeReason.HIGHER_PRIORITY_JOBS
+    assert 0 < len(counted) <= 4

@@ -85,7 +85,7 @@ class Dispatcher:
         uid = job.uid
         if uid in self._busy:
             return inf
-        delay = self.status_times.write_delay(body, plan)
+        original, delay = plan, self._status_delay(body, plan)
         if delay > 0 and not _writes_more_than_status(plan):
             return delay
         failed, now = self.failed_writes.failed_write(uid), time.monotonic()
@@ -99,14 +99,19 @@ class Dispatcher:
             plan, is_whole = others, plan.creates is None
         if plan.creates and not self.is_fresh():
             plan, is_whole = replace(plan, creates=None), False
+        if plan.creates is not original.creates:
+            delay = self._status_delay(body, plan)
             if delay > 0 and not _writes_more_than_status(plan):
                 return min(delay, NOT_FRESH_SECONDS)
-        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
         clears = failed.attempts.times if is_whole else None
-        work = Work(job, plan, body.status.unpack(), writes_status, clears, begin_gate())
+        work = Work(job, plan, body.status, delay <= 0, clears, begin_gate())
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
         return inf
+
+    def _status_delay(self, body: objects.CustomObject, plan: Plan) -> float:
+        """Seconds for which the plan's status can wait. If the plan creates or deletes pods, it is written at once."""
+        return 0.0 if plan.creates or plan.deletes else self.status_times.write_delay(body, plan)
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that the status says why the job waits. All
@@ -126,7 +131,7 @@ class Dispatcher:
         if delay > 0:
             return delay
         self.status_times.note_status_only(job.uid, until=time.monotonic() + MESSAGE_SECONDS)
-        self._begin(Work(job, only, body.status.unpack()))
+        self._begin(Work(job, only, body.status))
         return inf
 
     def _begin(self, work: Work) -> None:

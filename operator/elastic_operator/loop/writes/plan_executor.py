@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from elastic_api.job import PLURAL
 from elastic_api.status import JobStatus
@@ -46,7 +45,7 @@ class Work:
 
     job: Job
     plan: Plan
-    stored_status: dict[str, Any]
+    stored_status: objects.Packed
     writes_status: bool = True
     clears: int | None = None
     gate: Gate | None = None
@@ -87,16 +86,16 @@ class PlanExecutor:
         if plan.delete_job:
             await self._delete_job(job)
 
-    async def _write_status(self, job: Job, plan: Plan, stored_status: dict[str, Any]) -> bool:
+    async def _write_status(self, job: Job, plan: Plan, stored: objects.Packed) -> bool:
         """Write the plan's status, and record its events. Returns whether the job still exists.
 
         The write names the newest known resourceVersion, and not the one that the decision was made from: an edit of
         the job meanwhile wakes the loop anyway.
 
-        Raises the errors of the cluster layer, and Outdated if the status is not `stored_status` any more: a late write
+        Raises the errors of the cluster layer, and Outdated if the status is not `stored` any more: a late write
         of the last leader has changed it. After a Conflict the job has been read again.
         """
-        new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        new, stored_status = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True), stored.unpack()
         body = self.stores.jobs.get(job.uid)
         if body is None:
             return False

@@ -7,7 +7,7 @@ as a back-off, are in `plan.job.conditions`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -162,16 +162,16 @@ class Explainer:
     def _why_no_room(self, need: _Need) -> Reason:
         supply = need.supply
         if not supply.requirements.nodes and not supply.closed:
-            return _no_such_node(need)
+            return _no_such_node(need, self._supplies.misfits(supply.requirements))
         if need.entry.admitted and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
         if supply.requirements.nodes and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
-        if self._supplies.without_others(need.entry, supply.requirements) < need.count:
+        if not self._supplies.fit_without_others(need.entry, supply.requirements, need.count):
             return _nodes(need)
-        if self._supplies.without_others(need.entry, supply.requirements, team=need.entry.team) >= need.count:
+        if self._supplies.fit_without_others(need.entry, supply.requirements, need.count, team=need.entry.team):
             return _other_jobs(need)
         stopped = self._state.inputs.reclaim_stopped
         return used_by_others(need.entry, need.size, _wanted(need), _usable(need), reclaim_stopped=stopped)
@@ -199,13 +199,14 @@ def _avoided(demand: JobDemand) -> tuple[str, ...]:
     return (*demand.avoided[:_SHOWN], f"It avoids {left} more." if left > 0 else "")
 
 
-def _no_such_node(need: _Need) -> Reason:
-    reasons = [f"{n} of them: {reason}" for reason, n in need.supply.misfits]
-    nodes = sum(n for _, n in need.supply.misfits)
+def _no_such_node(need: _Need, misfits: Sequence[tuple[str, int]]) -> Reason:
+    """`misfits` are the reasons why nodes are unsuitable, with the numbers of these nodes."""
+    reasons = [f"{n} of them: {reason}" for reason, n in misfits]
+    nodes = sum(n for _, n in misfits)
     found = f"none of the {nodes} nodes suits the pods ({listed(reasons, _SHOWN)})" if nodes else "there are no nodes"
     if nodes == 1:
-        found = f"the only node does not suit the pods ({need.supply.misfits[0][0]})"
-    if any(reason == AVOIDED for reason, _ in need.supply.misfits):
+        found = f"the only node does not suit the pods ({misfits[0][0]})"
+    if any(reason == AVOIDED for reason, _ in misfits):
         return Reason(SizeReason.INSUFFICIENT_NODES, f"{_wanted(need)}; {found}. Add a node, or wait.")
     text = f"{_wanted(need)}; {found}. Change the template's nodeSelector, affinity or tolerations, or add a node."
     return Reason(SizeReason.NODE_SELECTOR_UNSATISFIED, text)

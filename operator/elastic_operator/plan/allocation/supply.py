@@ -6,8 +6,9 @@ The numbers are counted once per shape on the final board; `explain` makes its s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit
@@ -18,9 +19,6 @@ from elastic_operator.plan.facts.node import Node, Resources
 UNBOUNDED = 1 << 30
 """The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
 
-UsageByNode = dict[int, dict[str, int]]
-"""The amount of each resource that pods hold, by node."""
-
 
 @dataclass(frozen=True, slots=True)
 class Supply:
@@ -29,7 +27,7 @@ class Supply:
 
     `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that nodes with
     enough GPUs lack. `largest` is, by resource, the largest amount on one node. `closed` are the suitable nodes that
-    take no new pods. `misfits` are the reasons why other nodes are unsuitable, with counts.
+    take no new pods.
     """
 
     requirements: PodRequirements
@@ -40,7 +38,6 @@ class Supply:
     lacking: tuple[str, ...]
     largest: Mapping[str, int]
     closed: tuple[Node, ...]
-    misfits: tuple[tuple[str, int], ...]
 
 
 class Supplies:
@@ -48,9 +45,9 @@ class Supplies:
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
-        self._usage: dict[str | None, UsageByNode] = {}
         self._known: dict[PodRequirements, Supply] = {}
-        self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
+        self._misfits: dict[PodRequirements, list[tuple[str, int]]] = {}
+        self._fitting_alone: dict[tuple[str | None, PodRequirements], dict[int, int]] = {}
 
     def supply_for(self, requirements: PodRequirements) -> Supply:
         if requirements not in self._known:
@@ -63,22 +60,35 @@ class Supplies:
             self._count_that_fit(requirements, self._state.board.nodes[node].allocatable) for node in requirements.nodes
         )
 
-    def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
-        """How many such pods would fit if no other job had pods: no other job at all, or no other job of that team.
+    def fit_without_others(
+        self, entry: Entry, requirements: PodRequirements, count: int, *, team: str | None = None
+    ) -> bool:
+        """Whether that many such pods would fit without the pods of all other jobs, or of the other jobs of that team.
 
-        The number is computed once for all entries without pods. For an entry with pods, the nodes of these pods are
-        counted again.
+        It counts node by node until they fit. The numbers of nodes without pods of the entry are cached for all
+        entries.
         """
-        if (team, requirements) not in self._counts_alone:
-            self._counts_alone[team, requirements] = {
-                node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.nodes
-            }
-        alone = self._counts_alone[team, requirements]
-        own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
-        beside_own = sum(
-            self._count_that_fit(requirements, self._freed(team, node, load)) for node, load in own.items()
-        )
-        return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
+        known, own = self._fitting_alone.setdefault((team, requirements), {}), _usage_of(entry)
+        if not own and len(known) == len(requirements.nodes):
+            return sum(known.values()) >= count
+        fitting = 0
+        for node in requirements.nodes:
+            if node in own:
+                fitting += self._count_that_fit(requirements, self._freed(team, node, own[node]))
+            else:
+                if node not in known:
+                    known[node] = self._count_that_fit(requirements, self._freed(team, node, {}))
+                fitting += known[node]
+            if fitting >= count:
+                return True
+        return fitting >= count
+
+    def misfits(self, requirements: PodRequirements) -> list[tuple[str, int]]:
+        """The reasons why nodes are unsuitable for such pods, with the numbers of these nodes."""
+        if requirements not in self._misfits:
+            reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)
+            self._misfits[requirements] = sorted((reason, n) for reason, n in reasons.items() if reason)
+        return self._misfits[requirements]
 
     def _count(self, requirements: PodRequirements) -> Supply:
         board = self._state.board
@@ -89,7 +99,6 @@ class Supplies:
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
         if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
-        reasons = Counter(misfit(requirements.shape, node) for node in board.nodes)
         return Supply(
             requirements=requirements,
             fitting=sum(
@@ -106,17 +115,27 @@ class Supplies:
                 for name, _ in requirements.needs
             },
             closed=tuple(board.nodes[i] for i in board.closed if not misfit(requirements.shape, board.nodes[i])),
-            misfits=tuple(sorted((reason, n) for reason, n in reasons.items() if reason)),
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
         """The free room on the node if all jobs, or all jobs of that team, had only the pods `own` there."""
-        if team not in self._usage:
-            queues = self._state.queues
-            self._usage[team] = _usage_of(queues.entries if team is None else queues.by_team[team])
+        held = total_of(load for holder, load in self._loads(node) if team is None or holder.team == team)
         free = self._state.board.free_soon(node)
-        held: Mapping[str, int] = self._usage[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
+
+    def _loads(self, node: int) -> Iterator[tuple[Entry, Resources]]:
+        """The requests of all jobs' pods on the node, including those that the pass places there."""
+        for holder, member in self._state.residents[node].values():
+            yield holder, member.requests
+        yield from self._placed.get(node, ())
+
+    @cached_property
+    def _placed(self) -> Mapping[int, list[tuple[Entry, Resources]]]:
+        found: dict[int, list[tuple[Entry, Resources]]] = {}
+        for entry in self._state.this_pass.changed:
+            for node, load in _placements_of(entry):
+                found.setdefault(node, []).append((entry, load))
+        return found
 
     def _count_that_fit(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
         times = _times_that_fit(requirements.needs, free)
@@ -128,13 +147,18 @@ def _times_that_fit(needs: tuple[tuple[str, int], ...], free: Mapping[str, int])
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
-def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
-    """The use of each node by these jobs."""
+def _usage_of(entry: Entry) -> Mapping[int, Mapping[str, int]]:
+    """The amount of each resource that the job's pods hold, by node."""
     loads: dict[int, list[Resources]] = {}
-    for entry in entries:
-        for member in entry.kept:
-            if member.uid in entry.node_of:
-                loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
-        for placement in entry.placements:
-            loads.setdefault(placement.node_number, []).append(entry.requirements(placement.role).shape.requests)
+    for member in entry.kept:
+        if member.uid in entry.node_of:
+            loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
+    for node, load in _placements_of(entry):
+        loads.setdefault(node, []).append(load)
     return {node: total_of(held) for node, held in loads.items()}
+
+
+def _placements_of(entry: Entry) -> Iterator[tuple[int, Resources]]:
+    """The nodes of the pods that the job gets in this pass, with their requests."""
+    for placement in entry.placements:
+        yield placement.node_number, entry.requirements(placement.role).shape.requests

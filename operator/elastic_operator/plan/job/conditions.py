@@ -51,9 +51,7 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> Observ
     else:
         others = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
         obs = obs.with_status(conditions=others)
-    for kind, holds, reason in answers:
-        obs = obs.with_condition(kind, holds, reason, now)
-    return obs
+    return obs.with_conditions(answers, now)
 
 
 def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:

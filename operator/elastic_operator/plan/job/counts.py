@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -93,7 +94,8 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
         return 0
     report = report_of(obs)
     reported = report.world_size if report is not None else obs.status.world_size if keeps_status(obs) else None
-    most = sum(nproc_of(obs.spec, pod.role) for pod in (running if reported is None else obs.members))
+    roles = Counter(pod.role for pod in (running if reported is None else obs.members))
+    most = sum(count * nproc_of(obs.spec, role) for role, count in roles.items())
     return most if reported is None else min(reported, most)
 
 

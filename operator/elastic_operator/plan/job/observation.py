@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Unpack
 
 from elastic_api.job import JobSpec
-from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, StatusFields
+from elastic_api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, StatusFields
 from elastic_operator.plan.facts.decisions import DeletePod, Event, EventReason
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.pod_order import master_in
@@ -94,12 +95,18 @@ class Observation:
 
     def with_condition(self, kind: ConditionType, holds: bool, reason: Reason, now: float) -> Observation:
         """The observation with that condition in its status."""
-        old = self.status.condition(kind)
-        new = condition(old, kind, holds, reason, self.job.generation, now)
-        if new == old:
+        return self.with_conditions([(kind, holds, reason)], now)
+
+    def with_conditions(self, answers: Iterable[tuple[ConditionType, bool, Reason]], now: float) -> Observation:
+        """The observation with these conditions in its status. Each type occurs once."""
+        old: dict[str, Condition] = {one.type: one for one in self.status.conditions}
+        new: dict[str, Condition] = {
+            kind: condition(old.get(kind), kind, holds, reason, self.job.generation, now)
+            for kind, holds, reason in answers
+        }
+        if all(old.get(kind) == one for kind, one in new.items()):
             return self
-        others = [c for c in self.status.conditions if c.type != kind]
-        return self.with_status(conditions=sorted([*others, new], key=lambda c: c.type))
+        return self.with_status(conditions=sorted((old | new).values(), key=attrgetter("type")))
 
     def with_change(
         self, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
